@@ -31,7 +31,7 @@ class Task:
 
     Examples
     --------
-    >>> task = Task("Which is even?", ["3", "4"], support=[1, 0], query=[1, 0], group="g", family="f")
+    >>> task = Task("Which is even?", ["3", "4"], support=[1, 0], query=[1, 0], group="digits")
     >>> task.support
     (1.0, 0.0)
     """

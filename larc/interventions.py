@@ -1,0 +1,210 @@
+"""Real and sham feedback crossed with keep and reset: what keeping is worth on one's own tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from larc.errors import LarcError
+from larc.evaluation import (
+    Cells,
+    Intervals,
+    all_correct,
+    binding_gain,
+    bootstrap_intervals,
+    expected_error,
+    greedy_error,
+    group_means,
+    group_weights,
+    retention_gain,
+)
+from larc.learner import Learner
+from larc.rules import UpdateRule
+from larc.scoring import CandidateLosses, Limits
+from larc.state import SlowState
+from larc.substrate.frozen import Substrate
+from larc.tasks import Task
+
+CELLS = ("real_keep", "real_reset", "sham_keep", "sham_reset")
+Probabilities = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The policy of every task in every cell, made without opening a query.
+
+    Each cell has one array of probabilities per task. The two reset cells are one read: a
+    deterministic read of the same state cannot tell which feedback was forgotten.
+    """
+
+    real_keep: list[Probabilities]
+    real_reset: list[Probabilities]
+    sham_keep: list[Probabilities]
+    sham_reset: list[Probabilities]
+
+
+def predict(
+    substrate: Substrate,
+    slow: SlowState,
+    tasks: Sequence[Task],
+    *,
+    seed: int,
+    rule: UpdateRule | None = None,
+    inner_steps: int = 2,
+    limits: Limits | None = None,
+) -> Predictions:
+    """Adapt to each task's support under real and sham feedback, and read with and without it.
+
+    Sham feedback permutes a task's losses among its candidates, anew and uniformly at each step,
+    from a private stream per task; fixed points included. Query losses are not looked at.
+    """
+    learner = Learner(substrate, slow, rule, limits=limits)
+    ledger = substrate.ledger
+    seeds = [np.random.SeedSequence([seed, number]) for number in range(len(tasks))]
+    real = [learner.begin() for _ in tasks]
+    sham = [learner.begin(int(own.generate_state(1, np.uint64)[0])) for own in seeds]
+    with ledger.operation("support"):
+        for _ in range(inner_steps):
+            learner.update_many(
+                [
+                    *((episode, _support(task)) for episode, task in zip(real, tasks, strict=True)),
+                    *(
+                        (episode, _support(task, episode.stream))
+                        for episode, task in zip(sham, tasks, strict=True)
+                    ),
+                ]
+            )
+    start = learner.begin()
+    with ledger.operation("query"):
+        reads = learner.read_many(
+            [
+                (episode, task.prompt, task.candidates)
+                for episodes in (real, [start] * len(tasks), sham)
+                for episode, task in zip(episodes, tasks, strict=True)
+            ]
+        )
+    policies = [read.double().numpy() for read in reads]
+    count = len(tasks)
+    kept, reset, misled = (policies[i * count : (i + 1) * count] for i in range(3))
+    return Predictions(kept, reset, misled, reset)
+
+
+def _support(task: Task, sham: np.random.Generator | None = None) -> CandidateLosses:
+    losses = np.asarray(task.support)
+    if sham is not None:
+        losses = sham.permutation(losses)
+    return CandidateLosses(task.prompt, task.candidates, losses.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What feedback was worth, in fractions: risks by cell, gains, and their intervals.
+
+    Attributes
+    ----------
+    risk
+        Expected query error in each cell; also of the most probable candidate (``greedy``), and
+        how often that candidate is right throughout (``solved``).
+    G, D
+        The gain from keeping what real feedback taught over resetting it, and how much of it
+        depends on the feedback's binding to the candidates.
+    intervals
+        Of G and D in that order, over resampled groups.
+    predictions
+        The policies it was computed from.
+    """
+
+    risk: dict[str, float]
+    greedy: dict[str, float]
+    solved: dict[str, float]
+    G: float
+    D: float
+    intervals: Intervals
+    groups: int
+    predictions: Predictions = field(repr=False)
+
+    def __str__(self) -> str:
+        """Render the four risks and both gains, in percent."""
+        low, high = self.intervals.lower, self.intervals.upper
+        level = f"{100 * self.intervals.level:.0f} %"
+        return "\n".join(
+            [
+                "expected query error, %      keep    reset",
+                f"  real feedback            {100 * self.risk['real_keep']:6.2f}   "
+                f"{100 * self.risk['real_reset']:6.2f}",
+                f"  sham feedback            {100 * self.risk['sham_keep']:6.2f}   "
+                f"{100 * self.risk['sham_reset']:6.2f}",
+                f"G = {100 * self.G:.2f} points, {level} interval "
+                f"[{100 * low[0]:.2f}, {100 * high[0]:.2f}] over {self.groups} groups",
+                f"D = {100 * self.D:.2f} points, {level} interval "
+                f"[{100 * low[1]:.2f}, {100 * high[1]:.2f}]",
+            ]
+        )
+
+
+def evaluate(
+    substrate: Substrate,
+    slow: SlowState,
+    tasks: Sequence[Task],
+    *,
+    seed: int,
+    rule: UpdateRule | None = None,
+    inner_steps: int = 2,
+    limits: Limits | None = None,
+    resamples: int = 10_000,
+) -> Report:
+    """Measure on one's own tasks whether feedback helps, and whether keeping it does.
+
+    Examples
+    --------
+    >>> import larc
+    >>> substrate = larc.load_substrate("tiny")
+    >>> tasks = [larc.Task(f"Is {n} even? ", ["yes", "no"], support=[n % 2, 1 - n % 2],
+    ...                    query=[n % 2, 1 - n % 2], group=str(n)) for n in range(4)]
+    >>> slow = larc.SlowState.initial(substrate, rank=4, seed=1)
+    >>> report = larc.evaluate(substrate, slow, tasks, seed=1)
+    >>> report.G > 0, report.risk["real_reset"] == report.risk["sham_reset"]
+    (True, True)
+    """
+    if not tasks or any(task.query is None for task in tasks):
+        raise LarcError("evaluation needs at least one task, each with its query losses.")
+    predictions = predict(
+        substrate, slow, tasks, seed=seed, rule=rule, inner_steps=inner_steps, limits=limits
+    )
+    return judge(predictions, tasks, seed=seed, resamples=resamples)
+
+
+def judge(
+    predictions: Predictions, tasks: Sequence[Task], *, seed: int, resamples: int = 10_000
+) -> Report:
+    """Open the queries and score predictions that have been made."""
+    families = [task.family for task in tasks]
+    # A task that names no group stands for itself.
+    groups = [task.group or f"task {number}" for number, task in enumerate(tasks)]
+    weights = group_weights(families, groups)
+
+    def scores(cell: str, measure: object) -> NDArray[np.float64]:
+        rows = [
+            measure(policy[None], np.asarray(task.query)[None])[0]  # type: ignore[operator]
+            for policy, task in zip(getattr(predictions, cell), tasks, strict=True)
+        ]
+        return np.asarray(rows, dtype=np.float64)
+
+    risks = {cell: scores(cell, expected_error) for cell in CELLS}
+    cells = Cells(**risks)
+    gains = np.stack([retention_gain(cells), binding_gain(cells)], axis=1)
+    means = group_means(gains, families, groups)
+    intervals = bootstrap_intervals(means.values, means.families, seed=seed, resamples=resamples)
+    return Report(
+        risk={cell: float(weights @ risks[cell]) for cell in CELLS},
+        greedy={cell: float(weights @ scores(cell, greedy_error)) for cell in CELLS},
+        solved={cell: float(weights @ scores(cell, all_correct)) for cell in CELLS},
+        G=float(intervals.estimate[0]),
+        D=float(intervals.estimate[1]),
+        intervals=intervals,
+        groups=len(means.groups),
+        predictions=predictions,
+    )

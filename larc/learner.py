@@ -1,0 +1,295 @@
+"""Fast states: private copies of a slow state that learn from feedback as it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from larc.errors import LarcError
+from larc.files import load_state, save_state
+from larc.objectives import FeedbackObjective
+from larc.residual import Factors, apply_residual
+from larc.rules import SGD, UpdateRule, rule_facts
+from larc.scoring import Feedback, Limits, Question, ask, chunks, energies, policy
+from larc.state import SlowState
+from larc.substrate.frozen import Substrate
+from larc.substrate.views import layer_list
+
+EPISODE_FILE = "larc episode, version 1"
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did: the loss before it, and how far the factors moved."""
+
+    loss: float
+    distance: float
+
+
+class Episode:
+    """One fast state: factors, step count and random stream, all its own.
+
+    Made by `Learner.begin` or `Learner.resume`.
+
+    Attributes
+    ----------
+    factors : Factors
+        The current factors. They are replaced by an update, never changed in place.
+    step : int
+        How many updates they have had since they were the slow state's.
+    stream : numpy.random.Generator
+        The episode's private random numbers.
+    slow : SlowState
+        The slow state it was begun with, which it resets to.
+    """
+
+    def __init__(self, learner: Learner, seed: int) -> None:
+        self._learner = learner
+        self.slow = learner.slow
+        self.rule = learner.rule
+        self.seed = seed
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the slow state this episode was begun with, and to the start of its stream."""
+        self.factors: Factors = self.slow.factors.copy()
+        self.step: int = 0
+        self.stream: np.random.Generator = np.random.default_rng(self.seed)
+
+    @property
+    def slow_version(self) -> int:
+        """The version of the slow state this episode is bound to."""
+        return self.slow.version
+
+    def read(self, prompt: str, candidates: Sequence[str]) -> Tensor:
+        """Return the probability of each candidate under the current factors."""
+        return self._learner.read_many([(self, prompt, candidates)])[0]
+
+    def update(self, feedback: Feedback | Sequence[Feedback]) -> Update:
+        """Take one step of the rule on the feedback; several pieces count by their mean."""
+        return self._learner.update_many([(self, feedback)])[0]
+
+    def save(self, path: str | Path) -> None:
+        """Write the trajectory to one file: factors, step, stream, rule and what it is bound to."""
+        facts = {
+            "step": self.step,
+            "seed": self.seed,
+            "stream": self.stream.bit_generator.state,
+            "rule": rule_facts(self.rule),
+            "slow_version": self.slow.version,
+            "slow": self.slow.digest,
+            "substrate": self.slow.substrate,
+            "boundary": self.slow.boundary,
+        }
+        save_state(path, EPISODE_FILE, {"A": self.factors.A, "B": self.factors.B}, facts)
+
+
+class Learner:
+    """A frozen model, a slow state and an update rule: what episodes are begun from.
+
+    Parameters
+    ----------
+    substrate
+        The frozen model.
+    slow
+        Where episodes start; made on this substrate.
+    rule
+        How they move on feedback.
+    limits
+        The most tokens a prompt and a candidate may have.
+
+    Examples
+    --------
+    >>> import larc
+    >>> substrate = larc.load_substrate("tiny")
+    >>> slow = larc.SlowState.initial(substrate, rank=4, seed=2026092811)
+    >>> learner = larc.Learner(substrate, slow, rule=larc.SGD(step_size=0.1))
+    >>> episode = learner.begin(seed=7)
+    >>> before = episode.read("Which is even? ", ["three", "four"])
+    >>> update = episode.update(larc.CandidateLosses("Which is even? ", ["three", "four"], [1, 0]))
+    >>> after = episode.read("Which is even? ", ["three", "four"])
+    >>> bool(after[1] > before[1]), episode.step
+    (True, 1)
+    """
+
+    def __init__(
+        self,
+        substrate: Substrate,
+        slow: SlowState,
+        rule: UpdateRule | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> None:
+        slow.check_fits(substrate)
+        self.substrate = substrate
+        self.slow = slow
+        self.rule: UpdateRule = rule if rule is not None else SGD()
+        self.limits = limits or Limits()
+
+    def begin(self, seed: int = 0) -> Episode:
+        """Begin an episode: a private copy of the slow factors, and a random stream of its own."""
+        return Episode(self, seed)
+
+    def read_many(self, requests: Sequence[tuple[Episode, str, Sequence[str]]]) -> list[Tensor]:
+        """Return each episode's policy on its own question, in shared physical batches.
+
+        Probabilities come as float32 tensors on the CPU, one per request, with no gradient.
+        """
+        requests = list(requests)
+        if not requests:
+            return []
+        episodes = [episode for episode, _, _ in requests]
+        self._check_together(episodes)
+        questions = [ask(self.substrate, p, c, self.limits) for _, p, c in requests]
+        states = list({id(episode): episode for episode in episodes}.values())
+        number = {id(episode): index for index, episode in enumerate(states)}
+        stack = Factors.stack([episode.factors for episode in states])
+        # The same question to the same state is read once, however often it is asked.
+        asked = [(number[id(e)], q) for e, q in zip(episodes, questions, strict=True)]
+        distinct = list(dict.fromkeys(asked))
+        policies: dict[tuple[int, Question], Tensor] = {}
+        with torch.no_grad():
+            for chunk in chunks(self.substrate, [question for _, question in distinct]):
+                reads = [distinct[index] for index in chunk]
+                scores = energies(
+                    self.substrate,
+                    [question for _, question in reads],
+                    stack,
+                    self.slow.boundary,
+                    owners=[owner for owner, _ in reads],
+                )
+                for read, score in zip(reads, scores, strict=True):
+                    policies[read] = policy(score).cpu()
+        return [policies[read].clone() for read in asked]
+
+    def update_many(
+        self, updates: Sequence[tuple[Episode, Feedback | Sequence[Feedback]]]
+    ) -> list[Update]:
+        """Take one step for each episode on its own feedback, in shared physical batches.
+
+        Either every episode moves or, if anything is refused, none does.
+        """
+        updates = list(updates)
+        if not updates:
+            return []
+        episodes = [episode for episode, _ in updates]
+        if len({id(episode) for episode in episodes}) < len(episodes):
+            raise LarcError(
+                "an episode appears twice in one update; give it all of its feedback as one list."
+            )
+        self._check_together(episodes)
+        feedback = [_as_list(own) for _, own in updates]
+        objective = FeedbackObjective.of(self.substrate, self.slow.boundary, feedback, self.limits)
+        before = Factors.stack([episode.factors for episode in episodes])
+        after = self.rule.step(objective, before)
+        finite = after.factors.finite() & after.losses.isfinite()
+        if not bool(finite.all()):
+            refused = [number for number, good in enumerate(finite.tolist()) if not good]
+            raise LarcError(
+                f"the update of episode {refused} of this batch is not finite and no episode was "
+                "changed; take smaller steps or reset it."
+            )
+        moved = after.factors.combine(before, torch.sub).norm().tolist()
+        for number, episode in enumerate(episodes):
+            episode.factors = after.factors.at(number).copy()
+            episode.step += 1
+        return [Update(*pair) for pair in zip(after.losses.tolist(), moved, strict=True)]
+
+    def resume(self, path: str | Path) -> Episode:
+        """Return a saved episode where it stopped, refusing one bound to anything else."""
+        tensors, facts = load_state(path, EPISODE_FILE)
+        expected = {
+            "substrate": (self.slow.substrate, "another substrate"),
+            "boundary": (self.slow.boundary, "another boundary"),
+            "slow_version": (self.slow.version, "another slow version"),
+            "slow": (self.slow.digest, "another slow state of the same version"),
+            "rule": (rule_facts(self.rule), "another update rule"),
+        }
+        for fact, (own, problem) in expected.items():
+            if facts.get(fact) != own:
+                raise LarcError(
+                    f"{path} is bound to {problem} ({facts.get(fact)}, and this learner has {own});"
+                    " resume it with the learner it was begun from."
+                )
+        factors = Factors(tensors["A"], tensors["B"]).to(self.substrate.device)
+        if factors.A.shape != self.slow.factors.A.shape:
+            raise LarcError(
+                f"{path} has factors of rank {factors.rank} and width {factors.width}; this "
+                f"learner has {self.slow.factors.rank} and {self.slow.factors.width}."
+            )
+        episode = self.begin(facts["seed"])
+        episode.factors = factors
+        episode.step = facts["step"]
+        episode.stream.bit_generator.state = facts["stream"]
+        return episode
+
+    @contextmanager
+    def active(self, episode: Episode) -> Iterator[None]:
+        """Run the model itself under an episode's factors, for generation or any other call.
+
+        Examples
+        --------
+        >>> import larc, torch
+        >>> substrate = larc.load_substrate("tiny")
+        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
+        >>> ids = substrate.tokenizer("hello", return_tensors="pt")["input_ids"]
+        >>> plain = substrate.model(ids).logits
+        >>> with learner.active(learner.begin()):
+        ...     torch.equal(substrate.model(ids).logits, plain)   # B = 0: the identity
+        True
+        """
+        self._check_together([episode])
+        model, factors = self.substrate.model, episode.factors
+        if self.slow.boundary == 0:
+            place = model.get_input_embeddings()
+            hook = place.register_forward_hook(lambda _, __, out: apply_residual(out, factors))
+        else:
+
+            def enter(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+                if args:
+                    return (apply_residual(args[0], factors), *args[1:]), kwargs
+                moved = apply_residual(kwargs["hidden_states"], factors)
+                return args, {**kwargs, "hidden_states": moved}
+
+            layer = layer_list(model)[1][self.slow.boundary]
+            hook = layer.register_forward_pre_hook(enter, with_kwargs=True)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def _check_together(self, episodes: Sequence[Episode]) -> None:
+        """Refuse episodes that cannot be computed in one batch of this learner."""
+        own = self.slow
+        for number, episode in enumerate(episodes):
+            slow = episode.slow
+            if (slow.substrate, slow.boundary) != (own.substrate, own.boundary):
+                raise LarcError(
+                    f"episode {number} belongs to another substrate or boundary; "
+                    "use the learner it was begun from."
+                )
+            if episode.factors.A.shape != own.factors.A.shape:
+                raise LarcError(
+                    f"episode {number} has factors of rank {episode.factors.rank} and width "
+                    f"{episode.factors.width}; this learner has {own.factors.rank} and "
+                    f"{own.factors.width}."
+                )
+            if episode.rule != self.rule:
+                raise LarcError(
+                    f"episode {number} is bound to {episode.rule}; "
+                    "use the learner it was begun from."
+                )
+
+
+def _as_list(feedback: Feedback | Sequence[Feedback]) -> list[Feedback]:
+    pieces = list(feedback) if isinstance(feedback, Sequence) else [feedback]
+    if not pieces:
+        raise LarcError("an update was asked for with no feedback; give at least one piece.")
+    return pieces

@@ -1,0 +1,88 @@
+"""Update rules: how an episode's factors move on the feedback that has arrived."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from larc.errors import LarcError
+from larc.residual import Factors
+
+
+class Objective(Protocol):
+    """The losses of a stack of episodes, each on its own feedback."""
+
+    def losses(self, factors: Factors) -> Tensor:
+        """Return each episode's loss, differentiable if the factors ask for gradients."""
+
+    def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
+        """Return each episode's loss and its gradient with respect to its own factors."""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A stack of episodes after a rule's update, and each one's loss before it."""
+
+    factors: Factors
+    losses: Tensor
+
+
+class UpdateRule(Protocol):
+    """What an episode binds: a function from feedback and factors to the next factors.
+
+    Write a frozen dataclass with a ``step``; its fields are saved with an episode.
+    """
+
+    def step(
+        self, objective: Objective, factors: Factors, *, differentiable: bool = False
+    ) -> Stepped:
+        """Return the next factors of every episode of the stack.
+
+        With ``differentiable`` the result keeps its dependence on the given factors, for the exact
+        outer gradient.
+        """
+
+
+@dataclass(frozen=True)
+class SGD:
+    """One gradient step of fixed size: no momentum, no decay, no clipping.
+
+    Examples
+    --------
+    >>> SGD(step_size=0.1)
+    SGD(step_size=0.1)
+    """
+
+    step_size: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.step_size) and self.step_size > 0):
+            raise LarcError(f"step size {self.step_size} was given; give a positive number.")
+
+    def step(
+        self, objective: Objective, factors: Factors, *, differentiable: bool = False
+    ) -> Stepped:
+        """Return ``factors - step_size * gradient``."""
+        if differentiable:
+            losses = objective.losses(factors)
+            slopes = torch.autograd.grad(losses.sum(), (factors.A, factors.B), create_graph=True)
+            gradients = Factors(*slopes)
+        else:
+            losses, gradients = objective.gradients(factors)
+        moved = factors.combine(gradients, lambda value, slope: value - self.step_size * slope)
+        return Stepped(moved, losses.detach())
+
+
+def rule_facts(rule: UpdateRule) -> dict[str, Any]:
+    """Return a rule as plain facts: its name and its fields.
+
+    Examples
+    --------
+    >>> rule_facts(SGD(0.5))
+    {'name': 'SGD', 'step_size': 0.5}
+    """
+    return {"name": type(rule).__name__, **asdict(rule)}  # type: ignore[call-overload]  # a dataclass

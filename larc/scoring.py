@@ -1,0 +1,360 @@
+"""From a prompt and its candidates to energies, a policy, and losses on it.
+
+A candidate's energy is the mean log-probability of its tokens and of the end of sequence after
+them; a softmax of the energies is the policy.
+
+The candidates of one prompt share a row: the prompt once, then every candidate, each seeing the
+prompt and itself, with positions that restart after the prompt. A model that cannot take such a
+mask gets one plain row per candidate. Both are only ways to lay out rows; the rest is common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from larc.errors import LarcError
+from larc.residual import Factors, apply_residual
+from larc.substrate.frozen import Substrate
+from larc.substrate.rows import Row
+from larc.tasks import checked_losses
+
+Layout = Literal["packed", "plain"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most tokens a prompt and a candidate with its end of sequence may have.
+
+    A longer text is refused, never cut.
+    """
+
+    prompt: int = 384
+    candidate: int = 32
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt and its candidates as token ids; each candidate ends with the end of sequence."""
+
+    prompt: tuple[int, ...]
+    candidates: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def packed(self) -> Laid:
+        """The layout with one row for all candidates."""
+        start = len(self.prompt)
+        tokens, segments = list(self.prompt), [0] * start
+        positions = list(range(start))
+        answers: list[Answer] = []
+        for number, candidate in enumerate(self.candidates):
+            # The last token is only predicted, so it need not be put in.
+            answers.append(
+                Answer(0, (start - 1, *range(len(tokens), len(tokens) + len(candidate) - 1)))
+            )
+            tokens += candidate[:-1]
+            segments += [number + 1] * (len(candidate) - 1)
+            positions += range(start, start + len(candidate) - 1)
+        return Laid((Row(tuple(tokens), tuple(segments), tuple(positions)),), tuple(answers))
+
+    @cached_property
+    def plain(self) -> Laid:
+        """The layout with one row per candidate."""
+        start = len(self.prompt)
+        rows = [Row((*self.prompt, *candidate[:-1])) for candidate in self.candidates]
+        answers = [
+            Answer(number, tuple(range(start - 1, start + len(candidate) - 1)))
+            for number, candidate in enumerate(self.candidates)
+        ]
+        return Laid(tuple(rows), tuple(answers))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where a candidate's tokens are predicted: a row, and a column for each token."""
+
+    row: int
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Rows of one question, and where in them its candidates are predicted."""
+
+    rows: tuple[Row, ...]
+    answers: tuple[Answer, ...]
+
+
+@lru_cache(maxsize=8192)
+def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -> Question:
+    tokenizer: Any = substrate.tokenizer
+    encode = lambda text, special: tuple(tokenizer(text, add_special_tokens=special)["input_ids"])  # noqa: E731 (two uses)
+    end = (int(tokenizer.eos_token_id),)
+    return Question(encode(prompt, True), tuple(encode(text, False) + end for text in candidates))
+
+
+def ask(
+    substrate: Substrate, prompt: str, candidates: Sequence[str], limits: Limits | None = None
+) -> Question:
+    """Turn texts into a question, refusing what cannot be scored.
+
+    Examples
+    --------
+    >>> from larc.substrate import load_substrate
+    >>> question = ask(load_substrate("tiny"), "2+2=", ["4", "5"])
+    >>> len(question.prompt), [len(candidate) for candidate in question.candidates]
+    (4, [2, 2])
+    """
+    limits = limits or Limits()
+    if isinstance(candidates, str) or not candidates:
+        raise LarcError("no candidates were given; give a list of at least one text.")
+    if not all(isinstance(text, str) for text in (prompt, *candidates)):
+        raise LarcError("the prompt and the candidates must be texts (str).")
+    for number, text in enumerate(candidates):
+        if not text:
+            raise LarcError(f"candidate {number} is empty; give every candidate some text.")
+    question = _tokenized(substrate, prompt, tuple(candidates))
+    if len(set(candidates)) < len(candidates) or len(set(question.candidates)) < len(candidates):
+        raise LarcError("two candidates are the same; give each candidate once.")
+    if not question.prompt:
+        raise LarcError("the prompt is empty; give at least one token before the candidates.")
+    if len(question.prompt) > limits.prompt:
+        raise LarcError(
+            f"the prompt has {len(question.prompt)} tokens, over the limit of {limits.prompt}; "
+            "shorten it or raise Limits(prompt=...)."
+        )
+    for number, tokens in enumerate(question.candidates):
+        if len(tokens) > limits.candidate:
+            raise LarcError(
+                f"candidate {number} has {len(tokens)} tokens with its end of sequence, over the "
+                f"limit of {limits.candidate}; shorten it or raise Limits(candidate=...)."
+            )
+    return question
+
+
+def layout_for(substrate: Substrate, question: Question) -> Laid:
+    """Choose the shared row where the model can take it, and plain rows where it cannot."""
+    longest = len(question.prompt) + max(map(len, question.candidates))
+    within = substrate.window is None or longest <= substrate.window
+    return question.packed if within and substrate.packs else question.plain
+
+
+def chunks(
+    substrate: Substrate, questions: Sequence[Question], layout: Layout | None = None
+) -> Iterator[list[int]]:
+    """Yield indices of questions to put through the model together, alike in length.
+
+    Each chunk stays within the substrate's ``chunk_positions``, padding included, unless a single
+    question is larger.
+    """
+    shapes = []
+    for question in questions:
+        laid = _laid(substrate, question, layout)
+        # Plain and packed rows take different masks, so they never share a call.
+        shapes.append(
+            (bool(laid.rows[0].segments), max(len(row.tokens) for row in laid.rows), len(laid.rows))
+        )
+    chunk: list[int] = []
+    rows = 0
+    for index in sorted(range(len(questions)), key=lambda index: shapes[index][:2]):
+        kind, length, count = shapes[index]
+        fits = (rows + count) * length <= substrate.chunk_positions
+        if chunk and not (fits and shapes[chunk[-1]][0] == kind):
+            yield chunk
+            chunk, rows = [], 0
+        chunk.append(index)
+        rows += count
+    if chunk:
+        yield chunk
+
+
+def energies(
+    substrate: Substrate,
+    questions: Sequence[Question],
+    factors: Factors,
+    boundary: int = 0,
+    *,
+    owners: Sequence[int] | None = None,
+    layout: Layout | None = None,
+) -> list[Tensor]:
+    """Score questions in one physical batch; differentiable with respect to the factors.
+
+    Parameters
+    ----------
+    substrate, questions
+        The model, and what is asked of it.
+    factors
+        One state for every question, or a stack of private ones.
+    boundary
+        Where the residual is: 0 for the input embeddings, k for before layer k.
+    owners
+        Which state of the stack each question is read with; by default the i-th with the i-th.
+    layout
+        ``"packed"`` or ``"plain"``; chosen for the model by default.
+
+    Returns
+    -------
+    list of Tensor
+        For each question its candidates' energies, float32.
+    """
+    rows: list[Row] = []
+    row_owners: list[int] = []
+    laid_questions = [_laid(substrate, question, layout) for question in questions]
+    starts = []
+    for number, laid in enumerate(laid_questions):
+        starts.append(len(rows))
+        rows += laid.rows
+        row_owners += [owners[number] if owners is not None else number] * len(laid.rows)
+    hidden = substrate.activations(rows, boundary)
+    if factors.A.ndim == 3:
+        factors = factors.at(torch.tensor(row_owners, device=factors.A.device))
+    hidden = apply_residual(hidden, factors)
+    gather = _Gather(hidden.shape[1])
+    for start, laid, question in zip(starts, laid_questions, questions, strict=True):
+        gather.add(start, laid, question)
+    logits = substrate.logits(hidden, rows, boundary, gather.places(hidden.device)).float()
+    return gather.energies(logits)
+
+
+class _Gather:
+    """Collects where each candidate token is predicted, and sums what is found there.
+
+    Candidates share the prompt's last place, so a place can be asked for several tokens: its row
+    of ``tokens`` lists them. Sums then never race, and are the same in every run.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.place_of: dict[int, int] = {}
+        self.tokens: list[list[int]] = []
+        self.entries: list[tuple[int, int, int]] = []  # place, slot, candidate
+        self.lengths: list[int] = []
+        self.counts: list[int] = []
+
+    def add(self, start: int, laid: Laid, question: Question) -> None:
+        self.counts.append(len(question.candidates))
+        for answer, candidate in zip(laid.answers, question.candidates, strict=True):
+            number = len(self.lengths)
+            self.lengths.append(len(candidate))
+            for column, token in zip(answer.columns, candidate, strict=True):
+                flat = (start + answer.row) * self.length + column
+                place = self.place_of.setdefault(flat, len(self.tokens))
+                if place == len(self.tokens):
+                    self.tokens.append([])
+                self.entries.append((place, len(self.tokens[place]), number))
+                self.tokens[place].append(token)
+
+    def places(self, device: torch.device) -> Tensor:
+        return torch.tensor(list(self.place_of), device=device)
+
+    def energies(self, logits: Tensor) -> list[Tensor]:
+        width = max(map(len, self.tokens))
+        padded = [tokens + [0] * (width - len(tokens)) for tokens in self.tokens]
+        device = logits.device
+        found = logits.gather(1, torch.tensor(padded, device=device))
+        found = found - logits.logsumexp(1, keepdim=True)
+        entries = torch.tensor(self.entries, device=device)
+        values = found.reshape(-1).index_select(0, entries[:, 0] * width + entries[:, 1])
+        lengths = torch.tensor(self.lengths, device=device)
+        sums = values.new_zeros(len(self.lengths)).index_add(0, entries[:, 2], values)
+        return list((sums / lengths).split(self.counts))
+
+
+def _laid(substrate: Substrate, question: Question, layout: Layout | None) -> Laid:
+    if layout is None:
+        return layout_for(substrate, question)
+    return question.packed if layout == "packed" else question.plain
+
+
+def policy(scores: Tensor) -> Tensor:
+    """Return the probabilities of the candidates: a softmax of their energies.
+
+    Examples
+    --------
+    >>> policy(torch.tensor([0.0, 0.0]))
+    tensor([0.5000, 0.5000])
+    """
+    return scores.softmax(-1)
+
+
+def expected_risk(scores: Tensor, losses: Sequence[float]) -> Tensor:
+    """Return the expected loss of the policy over candidates.
+
+    Its derivative with respect to an energy is ``p_j (loss_j - expected loss)``.
+
+    Examples
+    --------
+    >>> expected_risk(torch.zeros(4), (0.0, 1.0, 0.5, 0.5))
+    tensor(0.5000)
+    """
+    return policy(scores) @ torch.tensor(losses, dtype=scores.dtype, device=scores.device)
+
+
+def label_cross_entropy(scores: Tensor, index: int) -> Tensor:
+    """Return minus the log-probability of the right candidate.
+
+    Examples
+    --------
+    >>> label_cross_entropy(torch.zeros(4), 2)
+    tensor(1.3863)
+    """
+    return -scores.log_softmax(-1)[index]
+
+
+@dataclass(frozen=True)
+class CandidateLosses:
+    """Feedback that gives a loss for every candidate; an episode lowers the expected one.
+
+    Examples
+    --------
+    >>> CandidateLosses("2+2=", ["4", "5"], [0, 1]).losses
+    (0.0, 1.0)
+    """
+
+    prompt: str
+    candidates: Sequence[str]
+    losses: Sequence[float]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "candidates", tuple(self.candidates))
+        object.__setattr__(self, "losses", checked_losses(self.losses, len(self.candidates)))
+
+    def loss(self, scores: Tensor) -> Tensor:
+        """Return the expected loss at these energies."""
+        return expected_risk(scores, self.losses)
+
+
+@dataclass(frozen=True)
+class Label:
+    """Feedback that names the right candidate; an episode raises its probability.
+
+    Examples
+    --------
+    >>> Label("2+2=", ["4", "5"], 2)
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: index 2 names no candidate; give 0 to 1.
+    """
+
+    prompt: str
+    candidates: Sequence[str]
+    index: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "candidates", tuple(self.candidates))
+        if not 0 <= self.index < len(self.candidates):
+            raise LarcError(
+                f"index {self.index} names no candidate; give 0 to {len(self.candidates) - 1}."
+            )
+
+    def loss(self, scores: Tensor) -> Tensor:
+        """Return the cross-entropy of the label at these energies."""
+        return label_cross_entropy(scores, self.index)
+
+
+Feedback = CandidateLosses | Label

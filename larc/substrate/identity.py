@@ -1,0 +1,128 @@
+"""What makes a substrate the same substrate: hashes of weights, config, tokenizer and adapter."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# These say where a config was read from and how it is run, not what it describes.
+_VOLATILE = {
+    "_name_or_path",
+    "_model_name_or_path",
+    "_attn_implementation",
+    "transformers_version",
+    "torch_dtype",
+    "dtype",
+    "quantization_config",
+    "use_cache",
+}
+_ADAPTER_MARK = "lora_"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """SHA-256 names of the parts of a substrate; ``adapter`` is empty where there is none.
+
+    The weights are hashed as they are in memory, so the same file loaded in another precision is
+    another substrate: it computes another function.
+    """
+
+    weights: str
+    config: str
+    tokenizer: str
+    adapter: str = ""
+
+    @property
+    def digest(self) -> str:
+        """One name for all of it."""
+        return hash_json(asdict(self))
+
+
+def hash_json(value: Any) -> str:
+    """Hash a JSON value written in its one canonical form.
+
+    Examples
+    --------
+    >>> hash_json({"b": 1, "a": 2}) == hash_json({"a": 2, "b": 1})
+    True
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def hash_tensors(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Hash named tensors: names, types, shapes and bytes, whatever the order they come in.
+
+    Examples
+    --------
+    >>> a, b = ("a", torch.zeros(2)), ("b", torch.ones(2))
+    >>> hash_tensors([a, b]) == hash_tensors([b, a]) != hash_tensors([a])
+    True
+    """
+
+    def one(item: tuple[str, Tensor]) -> list[str]:
+        name, tensor = item
+        flat = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8)
+        digest = hashlib.sha256(flat.numpy().data).hexdigest()
+        return [name, str(tensor.dtype), str(list(tensor.shape)), digest]
+
+    # Hashing releases the interpreter lock, so large models use the cores there are.
+    with ThreadPoolExecutor() as pool:
+        return hash_json(sorted(pool.map(one, tensors)))
+
+
+def identify(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Identity:
+    """Return the identity of a model with its tokenizer, an injected adapter told apart."""
+    tensors = dict(_distinct_tensors(model))
+    adapter = [(name, tensor) for name, tensor in tensors.items() if _ADAPTER_MARK in name]
+    # An injected adapter renames what it wraps; the base weights keep their own names here.
+    base = [
+        (name.replace(".base_layer.", "."), tensor)
+        for name, tensor in tensors.items()
+        if _ADAPTER_MARK not in name
+    ]
+    adapter_settings = _adapter_settings(model) if adapter else None
+    return Identity(
+        weights=hash_tensors(base),
+        config=hash_json(_without_volatile(model.config.to_dict())),
+        tokenizer=_hash_tokenizer(tokenizer),
+        adapter=hash_json([hash_tensors(adapter), adapter_settings]) if adapter else "",
+    )
+
+
+def _distinct_tensors(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    for name, tensor in sorted(model.state_dict().items()):
+        place = (tensor.data_ptr(), tuple(tensor.shape))
+        if place not in seen:  # tied weights are one tensor
+            seen.add(place)
+            yield name, tensor
+
+
+def _without_volatile(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_volatile(v) for k, v in value.items() if k not in _VOLATILE}
+    return value
+
+
+def _adapter_settings(model: PreTrainedModel) -> Any:
+    scales = {
+        name: module.scaling
+        for name, module in model.named_modules()
+        if isinstance(getattr(module, "scaling", None), dict)
+    }
+    return sorted(scales.items())
+
+
+def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    state = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
+    return hash_json([state, {k: str(v) for k, v in tokenizer.special_tokens_map.items()}])

@@ -1,0 +1,132 @@
+"""Where a frozen model comes from: presets, directories, GGUF files, the hub."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from larc.errors import LarcError
+from larc.substrate.adapter import attach_adapter
+from larc.substrate.fetch import cached_model, convert_gguf
+from larc.substrate.frozen import Substrate
+from larc.substrate.tiny import byte_tokenizer, random_llama
+
+
+@dataclass(frozen=True)
+class HubPreset:
+    """A model of the hub under a short name, at one revision and precision."""
+
+    repository: str
+    revision: str
+    dtype: str
+
+
+HUB_PRESETS = {
+    "minicpm5-1b-sft": HubPreset(
+        "openbmb/MiniCPM5-1B-SFT", "a60b37f1fc409c54e1e337b0723aaac6f92dfec0", "bfloat16"
+    ),
+}
+PRESETS = ("tiny", "smollm2-135m", *HUB_PRESETS)
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load_substrate(
+    source: str | Path,
+    *,
+    revision: str | None = None,
+    adapter: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype | None = None,
+    checkpointing: bool = False,
+    chunk_positions: int = 2048,
+    cache_bytes: int = 512 * 2**20,
+    trust_remote_code: bool = False,
+) -> Substrate:
+    """Load a causal language model, frozen, ready to carry a learning state.
+
+    Parameters
+    ----------
+    source
+        ``"tiny"`` (random, made on the spot), ``"smollm2-135m"`` (after ``larc fetch``),
+        ``"minicpm5-1b-sft"``, a model directory, a ``.gguf`` file, or a hub id.
+    revision
+        The hub revision; only for hub ids.
+    adapter
+        A PEFT LoRA directory that becomes part of the frozen model.
+    device, dtype
+        Where it runs, and ``"float32"`` (the default) or ``"bfloat16"``.
+    checkpointing
+        Recompute activations in the backward pass: less memory, same gradients, more time.
+    chunk_positions
+        The most padded positions put through the model in one call; bounds memory.
+    cache_bytes
+        The most memory for reusing activations below a boundary.
+    trust_remote_code
+        Run model code that comes with a hub repository or directory. Never by default.
+
+    Examples
+    --------
+    >>> load_substrate("tiny")
+    Substrate('tiny', width=32, layers=4)
+    """
+    if revision is not None and (str(source) in PRESETS or Path(source).exists()):
+        raise LarcError(f"revision was given for {source}; only hub ids have revisions.")
+    model, tokenizer = _model_and_tokenizer(str(source), revision, dtype, trust_remote_code)
+    model.to(device)
+    if adapter is not None:
+        attach_adapter(model, adapter)
+    return Substrate(
+        str(source),
+        model,
+        tokenizer,
+        checkpointing=checkpointing,
+        chunk_positions=chunk_positions,
+        cache_bytes=cache_bytes,
+    )
+
+
+def _model_and_tokenizer(
+    source: str, revision: str | None, dtype: str | torch.dtype | None, trust: bool
+) -> tuple[Any, Any]:
+    if source == "tiny":
+        model: Any = random_llama()
+        return model.to(_as_dtype(dtype)), byte_tokenizer()
+    if source == "smollm2-135m":
+        return _from_pretrained(str(cached_model(source)), _as_dtype(dtype))
+    if source in HUB_PRESETS:
+        preset = HUB_PRESETS[source]
+        chosen = _as_dtype(dtype or preset.dtype)
+        return _from_pretrained(preset.repository, chosen, revision=preset.revision)
+    path = Path(source)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise LarcError(f"there is no file {source}; give the path of a .gguf file.")
+        return _from_pretrained(str(convert_gguf(path)), _as_dtype(dtype))
+    if path.is_dir():
+        return _from_pretrained(source, _as_dtype(dtype), trust_remote_code=trust)
+    return _from_pretrained(source, _as_dtype(dtype), revision=revision, trust_remote_code=trust)
+
+
+def _from_pretrained(source: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
+    options = {key: value for key, value in options.items() if value is not None}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        return model, AutoTokenizer.from_pretrained(source, **options)
+    except (OSError, ValueError, KeyError) as error:
+        # transformers explains a missing model over many lines; the first says enough.
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise LarcError(
+            f"no model could be loaded from {source!r} ({reason}); give one of "
+            f"{', '.join(PRESETS)}, a model directory, a .gguf file, or the id of a hub model."
+        ) from error
+
+
+def _as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
+    name = str(dtype or "float32").removeprefix("torch.")
+    if name not in _DTYPES:
+        raise LarcError(f"dtype {name} was asked for; use float32 or bfloat16.")
+    return _DTYPES[name]

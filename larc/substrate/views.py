@@ -1,0 +1,184 @@
+"""Ways through one frozen model: up to a layer, from a layer on, with the head at chosen places.
+
+A view is a shallow copy of the model: same weights, another list of layers or another head. The
+model itself is never changed, and keeps its number of layers so that whatever it decides by a
+layer's index stays right.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from larc.errors import LarcError
+
+
+class _Around(nn.Module):
+    """Stands where a module stood; what it does not define itself is asked of that module."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
+
+
+class _Skip(_Around):
+    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return hidden
+
+
+class _Enter(_Around):
+    """Forgets what came from below and puts the given activations in its place."""
+
+    given: Tensor | None = None
+
+    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        assert self.given is not None
+        return self.given
+
+
+class _Leave(_Around):
+    """Ends the forward here: nothing above is needed."""
+
+    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        raise _Left(hidden)
+
+
+class _Left(Exception):
+    def __init__(self, hidden: Tensor) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+
+class _Recomputed(_Around):
+    """Keeps only the layer's input for the backward pass and computes the rest again."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return checkpoint(self.inner, *args, use_reentrant=False, **kwargs)
+
+
+class _ChosenPlaces(_Around):
+    """Evaluates the head at chosen places of the flattened batch only."""
+
+    places: Tensor | None = None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        assert self.places is not None
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        logits: Tensor = self.inner(flat.index_select(0, self.places))
+        return logits
+
+
+def layer_list(model: PreTrainedModel) -> tuple[str, nn.ModuleList]:
+    """Return the name and the list of the model's decoder layers."""
+    count = model.config.get_text_config().num_hidden_layers
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return name, module
+    raise LarcError(
+        f"no list of {count} decoder layers was found in {type(model).__name__}; "
+        "use the input boundary (boundary=0) with this model."
+    )
+
+
+def below(model: PreTrainedModel, boundary: int) -> Callable[..., Tensor]:
+    """Return a function from model inputs to the activations that enter layer ``boundary``."""
+    name, layers = layer_list(model)
+    replaced = [_Leave(layer) if i == boundary else layer for i, layer in enumerate(layers)]
+    view = _with_modules(model, {name: nn.ModuleList(replaced)})
+
+    def run(**inputs: Any) -> Tensor:
+        try:
+            view(**inputs, use_cache=False)
+        except _Left as left:
+            return left.hidden
+        raise LarcError(f"the model never reached layer {boundary}; use another boundary.")
+
+    return run
+
+
+def above(
+    model: PreTrainedModel, boundary: int, *, checkpointing: bool = False
+) -> Callable[..., Tensor]:
+    """Return a function from activations at a boundary to logits at chosen places.
+
+    The function takes ``hidden`` (``[rows, tokens, d]``), ``places`` (indices into the flattened
+    batch) and the model's mask and positions; it returns ``[places, vocabulary]``.
+    """
+    head = model.get_output_embeddings()
+    head_name = next(name for name, module in model.named_modules() if module is head)
+    chosen = _ChosenPlaces(head)
+    replacements: dict[str, nn.Module] = {head_name: chosen}
+    enter: _Enter | None = None
+    if boundary > 0 or checkpointing:
+        name, layers = layer_list(model)
+        replaced: list[nn.Module] = [
+            _Skip(layer) if i < boundary else _Recomputed(layer) if checkpointing else layer
+            for i, layer in enumerate(layers)
+        ]
+        if boundary > 0:
+            enter = replaced[boundary - 1] = _Enter(layers[boundary - 1])
+        replacements[name] = nn.ModuleList(replaced)
+    view = _with_modules(model, replacements)
+
+    def run(hidden: Tensor, places: Tensor, **inputs: Any) -> Tensor:
+        chosen.places = places
+        if enter is not None:
+            enter.given = hidden
+        try:
+            logits: Tensor = view(inputs_embeds=hidden, use_cache=False, **inputs).logits
+        finally:  # the views outlive the call; its activations must not
+            chosen.places = None
+            if enter is not None:
+                enter.given = None
+        return logits.reshape(places.numel(), -1)
+
+    return run
+
+
+def check_boundary(model: PreTrainedModel, boundary: int) -> None:
+    """Refuse a boundary at which the two halves do not give the whole model's answer."""
+    tokens = torch.arange(2, 10, device=model.device)[None] % model.config.vocab_size
+    with torch.no_grad():
+        whole = model(input_ids=tokens, use_cache=False).logits[0].float()
+        hidden = below(model, boundary)(input_ids=tokens)
+        places = torch.arange(tokens.shape[1], device=model.device)
+        halves = above(model, boundary)(hidden, places).float()
+    # The same kernels on the same shapes: anything but rounding is another function.
+    if not torch.allclose(whole, halves, atol=1e-3, rtol=1e-3):
+        raise LarcError(
+            f"{type(model).__name__} cannot be entered before layer {boundary}: the layers above "
+            "need more than the activations there; use the input boundary (boundary=0)."
+        )
+
+
+def _with_modules(model: PreTrainedModel, replacements: dict[str, nn.Module]) -> Any:
+    view = _shallow(model)
+    copied: dict[str, nn.Module] = {"": view}
+    for path, module in replacements.items():
+        *parents, last = path.split(".")
+        owner, trail = view, ""
+        for part in parents:
+            trail = f"{trail}.{part}" if trail else part
+            if trail not in copied:
+                copied[trail] = owner._modules[part] = _shallow(owner._modules[part])
+            owner = copied[trail]
+        owner._modules[last] = module
+    return view
+
+
+def _shallow(module: Any) -> Any:
+    clone = copy.copy(module)
+    clone._modules = dict(module._modules)
+    return clone

@@ -1,0 +1,308 @@
+"""Slow training: one outer update after every batch of episodes closes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from larc.errors import LarcError
+from larc.files import load_state, save_state
+from larc.objectives import FeedbackObjective
+from larc.residual import Factors
+from larc.rules import SGD, UpdateRule, rule_facts
+from larc.scoring import CandidateLosses, Limits
+from larc.state import SlowState
+from larc.substrate.frozen import Substrate
+from larc.substrate.identity import hash_json
+from larc.tasks import Task
+
+OuterObjective = Literal["static", "adapted", "exact"]
+TRAINING_FILE = "larc slow training, version 1"
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """The outer optimiser: AdamW without decay, the gradient's norm clipped first."""
+
+    learning_rate: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    clip: float = 1.0
+
+    def over(self, factors: Factors) -> torch.optim.AdamW:
+        """Return torch's optimiser over both factors."""
+        return torch.optim.AdamW(
+            [factors.A, factors.B],
+            lr=self.learning_rate,
+            betas=(self.beta1, self.beta2),
+            eps=self.epsilon,
+            weight_decay=0.0,
+        )
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Everything that decides a slow training besides the substrate, the start and the tasks.
+
+    ``objective`` says where the query is evaluated and how its gradient reaches the slow state:
+    ``static`` at the slow factors (the support steps are taken all the same, and not used),
+    ``adapted`` at the adapted ones with the identity for their Jacobian, ``exact`` through the
+    support steps themselves.
+    """
+
+    objective: OuterObjective = "adapted"
+    batch: int = 2
+    inner_steps: int = 2
+    rule: UpdateRule = field(default_factory=SGD)
+    seed: int = 0
+    outer: AdamW = field(default_factory=AdamW)
+
+    def __post_init__(self) -> None:
+        if self.objective not in get_args(OuterObjective):
+            known = ", ".join(get_args(OuterObjective))
+            raise LarcError(f"objective {self.objective!r} is unknown; use one of {known}.")
+        if self.batch < 1 or self.inner_steps < 0:
+            raise LarcError("a batch holds at least one episode and takes no fewer than 0 steps.")
+
+
+class Trainer:
+    """Trains one slow state, an outer update at a time, and can be saved between any two.
+
+    Parameters
+    ----------
+    substrate, slow
+        The frozen model and where training starts.
+    tasks
+        What to train on; every task needs its query losses.
+    settings, limits
+        How.
+    """
+
+    def __init__(
+        self,
+        substrate: Substrate,
+        slow: SlowState,
+        tasks: Sequence[Task],
+        settings: TrainingSettings,
+        limits: Limits | None = None,
+    ) -> None:
+        slow.check_fits(substrate)
+        if not tasks:
+            raise LarcError("there are no tasks to train on; give at least one.")
+        if any(task.query is None for task in tasks):
+            raise LarcError("a task has no query losses; training needs them.")
+        self.substrate = substrate
+        self.slow = slow
+        self.tasks = list(tasks)
+        self.settings = settings
+        self.limits = limits or Limits()
+        self.updates = 0
+        self._factors = slow.factors.leaf()
+        self._optimizer = settings.outer.over(self._factors)
+        # Tokenises everything now, so that a task that cannot be scored is refused before training.
+        for task in self.tasks:
+            self._objective([task], "support")
+
+    def advance(self) -> float:
+        """Make one outer update and return the mean query loss it was made from."""
+        batch = [self.tasks[index] for index in self._batch_indices()]
+        loss, gradient = self._outer_gradient(batch)
+        norm = float(gradient.norm())
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise LarcError(
+                f"outer update {self.updates + 1} is not finite and was not made; lower the step "
+                "size or the learning rate."
+            )
+        scale = min(1.0, self.settings.outer.clip / max(norm, 1e-12))
+        self._factors.A.grad = gradient.A * scale
+        self._factors.B.grad = gradient.B * scale
+        self._optimizer.step()
+        self.updates += 1
+        self.slow = self.slow.advanced(self._factors)
+        return loss
+
+    def _batch_indices(self) -> list[int]:
+        # The order is a function of the seed and the count alone: nothing else to save or restore.
+        size, count = self.settings.batch, len(self.tasks)
+        indices = []
+        for draw in range(self.updates * size, (self.updates + 1) * size):
+            epoch, place = divmod(draw, count)
+            order = np.random.default_rng([self.settings.seed, epoch]).permutation(count)
+            indices.append(int(order[place]))
+        return indices
+
+    def _objective(self, tasks: Sequence[Task], which: str) -> FeedbackObjective:
+        feedback = [
+            [CandidateLosses(task.prompt, task.candidates, getattr(task, which))] for task in tasks
+        ]
+        return FeedbackObjective.of(self.substrate, self.slow.boundary, feedback, self.limits)
+
+    def _outer_gradient(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
+        """Return the batch's mean query loss and its gradient at the slow factors."""
+        exact = self.settings.objective == "exact"
+        support, query = self._objective(tasks, "support"), self._objective(tasks, "query")
+        rho = self.slow.factors.leaf()
+        start = rho.map(lambda tensor: tensor.expand(len(tasks), *tensor.shape))
+        if not exact:
+            start = start.copy()
+        ledger = self.substrate.ledger
+        with _twice_differentiable() if exact else nullcontext():
+            fast = start
+            with ledger.operation("support"):
+                for _ in range(self.settings.inner_steps):
+                    fast = self.settings.rule.step(support, fast, differentiable=exact).factors
+            with ledger.operation("query"):
+                if exact:
+                    losses = query.losses(fast)
+                    slopes = torch.autograd.grad(losses.mean(), (rho.A, rho.B))
+                    ledger.add("backward", 0, 0)
+                    return float(losses.mean()), Factors(*slopes)
+                where = start if self.settings.objective == "static" else fast
+                losses, gradients = query.gradients(where)
+                # The identity for the Jacobian of the support steps: each episode's gradient at its
+                # own factors goes to the corresponding slow entries, and the batch is averaged.
+                return float(losses.mean()), gradients.map(lambda tensor: tensor.mean(0))
+
+    def _facts(self) -> dict[str, Any]:
+        settings = {**asdict(self.settings), "rule": rule_facts(self.settings.rule)}
+        return {
+            "settings": settings,
+            "limits": asdict(self.limits),
+            "tasks": hash_json([asdict(task) for task in self.tasks]),
+            "substrate": self.slow.substrate,
+            "boundary": self.slow.boundary,
+            "seed": self.slow.seed,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write everything the next update depends on to one file."""
+        tensors = {
+            "A": self._factors.A,
+            "B": self._factors.B,
+            "origin.A": self.slow.origin.A,
+            "origin.B": self.slow.origin.B,
+        }
+        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
+            for moment, value in self._optimizer.state[factor].items():
+                tensors[f"outer.{name}.{moment}"] = value
+        facts = {**self._facts(), "updates": self.updates, "version": self.slow.version}
+        save_state(path, TRAINING_FILE, tensors, facts)
+
+    def restore(self, path: str | Path) -> None:
+        """Carry on from a saved point of this same training, refusing any other's."""
+        tensors, facts = load_state(path, TRAINING_FILE)
+        for name, own in self._facts().items():
+            if facts.get(name) != own:
+                raise LarcError(
+                    f"{path} was saved by a training with other {name}; remove it to start anew, "
+                    "or give what it was started with."
+                )
+        device = self.substrate.device
+        factors = Factors(tensors["A"], tensors["B"]).to(device)
+        origin = Factors(tensors["origin.A"], tensors["origin.B"]).to(device)
+        self._factors = factors.leaf()
+        self._optimizer = self.settings.outer.over(self._factors)
+        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
+            moments = {
+                moment: tensors[f"outer.{name}.{moment}"]
+                for moment in ("step", "exp_avg", "exp_avg_sq")
+                if f"outer.{name}.{moment}" in tensors
+            }
+            for moment, value in moments.items():
+                self._optimizer.state[factor][moment] = (
+                    value if moment == "step" else value.to(device)
+                )
+        self.updates = facts["updates"]
+        self.slow = SlowState(
+            factors.copy(),
+            facts["version"],
+            self.slow.boundary,
+            self.slow.substrate,
+            self.slow.seed,
+            origin,
+        )
+
+
+def train(
+    substrate: Substrate,
+    tasks: Sequence[Task],
+    *,
+    objective: OuterObjective = "adapted",
+    updates: int = 256,
+    batch: int = 2,
+    inner_steps: int = 2,
+    rule: UpdateRule | None = None,
+    seed: int,
+    rank: int = 4,
+    boundary: int = 0,
+    slow: SlowState | None = None,
+    outer: AdamW | None = None,
+    limits: Limits | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 16,
+    on_update: Callable[[int, float], None] | None = None,
+) -> SlowState:
+    """Train a slow state across tasks and return it.
+
+    Parameters
+    ----------
+    substrate, tasks
+        The frozen model, and episodes with their query losses.
+    objective
+        ``"static"``, ``"adapted"`` or ``"exact"``: see `TrainingSettings`.
+    updates, batch, inner_steps, rule
+        Outer updates to make, episodes in each, and the support steps an episode takes.
+    seed
+        Draws the first factors and, on a stream of its own, the order of the tasks.
+    rank, boundary
+        Of a new state; not with ``slow``.
+    slow
+        A state to go on from instead of a new one.
+    outer, limits
+        The outer optimiser, and the token limits.
+    checkpoint
+        A file to save to every ``checkpoint_every`` updates, and to carry on from if it is there.
+    on_update
+        Called after each update with its number and its query loss.
+
+    Examples
+    --------
+    >>> import larc
+    >>> tasks = [larc.Task(f"Is {n} even? ", ["yes", "no"], support=[n % 2, 1 - n % 2],
+    ...                    query=[n % 2, 1 - n % 2], group=str(n)) for n in range(4)]
+    >>> slow = larc.train(larc.load_substrate("tiny"), tasks, updates=2, seed=1)
+    >>> slow.version
+    2
+    """
+    if slow is None:
+        slow = SlowState.initial(substrate, rank=rank, seed=seed, boundary=boundary)
+    settings = TrainingSettings(
+        objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW()
+    )
+    trainer = Trainer(substrate, slow, tasks, settings, limits)
+    if checkpoint is not None and Path(checkpoint).exists():
+        trainer.restore(checkpoint)
+    while trainer.updates < updates:
+        loss = trainer.advance()
+        last = trainer.updates == updates
+        if checkpoint is not None and (last or trainer.updates % checkpoint_every == 0):
+            trainer.save(checkpoint)
+        if on_update is not None:
+            on_update(trainer.updates, loss)
+    return trainer.slow
+
+
+@contextmanager
+def _twice_differentiable() -> Iterator[None]:
+    # The fused attention kernels have no second derivative.
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
