@@ -93,9 +93,14 @@ class Laid:
 @lru_cache(maxsize=8192)
 def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -> Question:
     tokenizer: Any = substrate.tokenizer
-    encode = lambda text, special: tuple(tokenizer(text, add_special_tokens=special)["input_ids"])  # noqa: E731 (two uses)
+
+    def encode(text: str, *, special: bool) -> tuple[int, ...]:
+        return tuple(tokenizer(text, add_special_tokens=special)["input_ids"])
+
+    # Candidates are tokenised by themselves, so that a prompt never changes what they are.
     end = (int(tokenizer.eos_token_id),)
-    return Question(encode(prompt, True), tuple(encode(text, False) + end for text in candidates))
+    answers = tuple(encode(text, special=False) + end for text in candidates)
+    return Question(encode(prompt, special=True), answers)
 
 
 def ask(

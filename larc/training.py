@@ -165,7 +165,7 @@ class Trainer:
                     losses = query.losses(fast)
                     slopes = torch.autograd.grad(losses.mean(), (rho.A, rho.B))
                     ledger.add("backward", 0, 0)
-                    return float(losses.mean()), Factors(*slopes)
+                    return float(losses.detach().mean()), Factors(*slopes)
                 where = start if self.settings.objective == "static" else fast
                 losses, gradients = query.gradients(where)
                 # The identity for the Jacobian of the support steps: each episode's gradient at its

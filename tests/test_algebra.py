@@ -121,7 +121,7 @@ def test_the_next_step_depends_on_coordinates_that_the_prediction_does_not_see(c
     A, B, G = drawn((rank, width), (width, rank), (width, width), seed=seed)
     factors, eta = Factors(A, B), 0.01
     scaled = algebra.change_gauge(factors, c * torch.eye(rank))
-    close = dict(atol=1e-4 * width**2, rtol=1e-3)
+    close = {"atol": 1e-4 * width**2, "rtol": 1e-3}
     torch.testing.assert_close(algebra.correction(factors), algebra.correction(scaled), **close)
     stepped = algebra.correction(algebra.first_step(scaled, G, eta)) - algebra.correction(scaled)
     by_equation = -eta * (B @ B.T @ G / c**2 + c**2 * G @ A.T @ A) + eta**2 * G @ A.T @ B.T @ G

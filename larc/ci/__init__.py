@@ -1,0 +1,57 @@
+"""Delayed feedback in continuous integration, without a model: jobs, their order, and baselines.
+
+A history of jobs is read and accounted for (:func:`read_jobs`), put into the order in which its
+labels became known (:func:`order_events`), and predicted by cheap experts (:class:`Hedge4`,
+:func:`baseline`). Prompts and the case memory serve a language model that predicts the same jobs.
+"""
+
+from larc.ci.accounting import Accounting, Example
+from larc.ci.baseline import PREDICTORS, BaselineReport, Prediction, baseline, replay
+from larc.ci.experts import (
+    EXPERTS,
+    Arrival,
+    Forecast,
+    Hedge4,
+    HedgeSettings,
+    half_brier,
+    mixture_weights,
+)
+from larc.ci.jobs import LABELS, Job, LeftOut, Observation, Reason, job_from_row, label_of
+from larc.ci.memory import Case, CaseMemory, MemoryLimits, case_of
+from larc.ci.prompts import ci_prompt
+from larc.ci.queue import Arrive, Ask, order_events, split_streams
+from larc.ci.readers import read_jobs
+
+__all__ = [
+    "EXPERTS",
+    "LABELS",
+    "PREDICTORS",
+    "Accounting",
+    "Arrival",
+    "Arrive",
+    "Ask",
+    "BaselineReport",
+    "Case",
+    "CaseMemory",
+    "Example",
+    "Forecast",
+    "Hedge4",
+    "HedgeSettings",
+    "Job",
+    "LeftOut",
+    "MemoryLimits",
+    "Observation",
+    "Prediction",
+    "Reason",
+    "baseline",
+    "case_of",
+    "ci_prompt",
+    "half_brier",
+    "job_from_row",
+    "label_of",
+    "mixture_weights",
+    "order_events",
+    "read_jobs",
+    "replay",
+    "split_streams",
+]

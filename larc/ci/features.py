@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class FeatureHasher:
     >>> hasher = FeatureHasher(1024)
     >>> seen = Observation("o/r", 5, None, "push", "build (linux)", "c0ffee", 1767312000)
     >>> hasher.indices(seen)
-    array([])
+    array([116, 121, 214, 279, 316, 322, 485, 562, 635, 754, 769, 961])
     """
 
     __slots__ = ("_cache", "features")
@@ -75,7 +76,7 @@ class FeatureHasher:
         return found
 
     def _hashed(self, name: str, words: list[str]) -> Iterable[int]:
-        pairs = (f"{first} {second}" for first, second in zip(words, words[1:], strict=False))
+        pairs = (f"{first} {second}" for first, second in pairwise(words))
         for text in (*words, *pairs):
             # No word holds a blank, so a word and a pair are never the same text.
             yield zlib.crc32(f"{name}:{text}".encode()) % self.features

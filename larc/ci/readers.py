@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from larc.ci.accounting import Accounting, Ledger
 from larc.ci.answers import flat_row, read_answer
 from larc.ci.jobs import Job, LeftOut, Reason, job_from_row
 from larc.ci.lines import Damaged, TooLong, read_chunks, read_lines
+from larc.ci.parquet import Lost, read_parquet
 from larc.errors import LarcError
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet")
-_COLUMNS = (
-    *("repository", "workflow_id", "workflow_path", "workflow_name", "event", "job_name"),
-    *("head_sha", "started_at", "completed_at", "conclusion", "status"),
-    *("job_id", "run_id", "run_attempt"),
-)
 
 
 def _refuse_constant(name: str) -> object:
@@ -127,10 +122,13 @@ class _Intake:
             detail = f"keys {sorted(document)[:5]}"
             self.ledger.leave(Reason.NOT_A_JOB, file, line, detail)
         else:
-            self.ledger.runs += len(answer.runs)
-            for run in answer.runs:
+            for number, run in enumerate(answer.runs, start=1):
                 if isinstance(run, dict) and type(run.get("id")) is int:
+                    self.ledger.runs += 1
                     self.runs[run["id"]] = run
+                else:
+                    detail = "a run without an integer id"
+                    self.ledger.leave(Reason.NOT_AN_OBJECT, file, number, detail)
             # Within one document jobs are numbered from 1; a line that holds one job keeps its own.
             for number, job in enumerate(answer.jobs, start=1):
                 place = line if len(answer.jobs) == 1 else number
@@ -217,51 +215,12 @@ def _read_document(path: Path, intake: _Intake) -> None:
 
 
 def _read_parquet(path: Path, intake: _Intake) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise LarcError("reading Parquet needs pyarrow; pip install 'larc[studies]'.") from error
     number = 0
-    try:
-        table = pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise LarcError(f"{path} cannot be read as Parquet: {error}.") from error
-    with table:
-        names = [name for name in _COLUMNS if name in table.schema_arrow.names]
-        rows = table.metadata.num_rows
-        try:
-            for batch in table.iter_batches(columns=names):
-                columns = [list(_values(batch.column(name))) for name in names]
-                # A file with none of the columns still has rows, each without an identity.
-                values = zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
-                for value in values:
-                    number += 1
-                    intake.row(dict(zip(names, value, strict=True)), str(path), number)
-        except (OSError, pa.ArrowException) as error:
-            intake.ledger.leave(
-                Reason.DAMAGED_STREAM, str(path), number + 1, str(error), max(1, rows - number)
-            )
-
-
-def _values(column: Any) -> Iterator[object]:
-    """Yield the values of an Arrow column in the types that a JSON row has."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_timestamp(column.type):
-        if column.type.tz is None:
-            # Without a zone it is nobody's time: as text it is left out under that reason.
-            column = column.cast(pa.string())
+    for row in read_parquet(path):
+        if isinstance(row, Lost):
+            first, detail = number + 1, row.detail
+            intake.ledger.leave(Reason.DAMAGED_STREAM, str(path), first, detail, row.rows)
+            number += row.rows
         else:
-            # Integers of epoch seconds: no year is out of range, no zone table is needed.
-            column = pc.floor_temporal(column, unit="second")
-            column = column.cast(pa.timestamp("s", "UTC"), safe=False).cast(pa.int64())
-    try:
-        yield from column.to_pylist()
-    except UnicodeDecodeError:
-        for value in column:
-            try:
-                yield value.as_py()
-            except UnicodeDecodeError:
-                yield b""
+            number += 1
+            intake.row(row, str(path), number)

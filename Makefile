@@ -1,0 +1,42 @@
+# Everything runs in an environment of its own, .venv; `make test` and `make run` set it up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The constraints pin what the results were made with; torch is the CPU build there.
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: test lint bench setup fetch clean
+
+## test: set everything up, fetch SmolLM2, check style, types and structure, run all tests
+test: fetch lint
+	@echo "== tests (tiny model, then SmolLM2)"
+	$(BIN)/python -m pytest
+
+## lint: style, types and the one-way house
+lint: setup
+	@echo "== style, types, structure"
+	$(BIN)/ruff check larc tests benchmarks
+	$(BIN)/ruff format --check larc tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## bench: the packed scorer against the paper's layout and against one row per candidate
+bench: fetch
+	$(BIN)/python -m benchmarks.scoring
+
+fetch: setup
+	@echo "== SmolLM2-135M (93 MB, once)"
+	$(BIN)/larc fetch smollm2-135m
+
+setup: $(VENV)/ready
+
+# torch first and by its exact version: a range would pull several gigabytes for accelerators.
+$(VENV)/ready: pyproject.toml constraints.txt
+	@echo "== environment in $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,179 @@
+"""One dataclass per command: it is the command line, the YAML file and the saved config."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, asdict, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from larc.errors import LarcError
+
+S = TypeVar("S")
+_TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
+
+
+def setting(default: Any, help: str) -> Any:
+    """Declare a field of a settings dataclass: its default, and the sentence shown for it."""
+    return field(default=default, metadata={"help": help})
+
+
+def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
+    """Make settings from named values, refusing an unknown name or a value of the wrong type.
+
+    Parameters
+    ----------
+    cls
+        The dataclass.
+    values
+        Values by field name, as read from YAML, JSON or the command line (texts are converted).
+    base
+        Settings that hold where nothing is given; the defaults otherwise.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Bake:
+    ...     minutes: int = setting(30, "How long.")
+    >>> build(Bake, {"minutes": "45"})
+    Bake(minutes=45)
+    >>> build(Bake, {"minuets": 45})
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: there is no setting 'minuets'; did you mean 'minutes'?
+    >>> build(Bake, {"minutes": "long"})
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: setting 'minutes' got 'long'; it takes a whole number.
+    """
+    hints = get_type_hints(cls)
+    known = [item.name for item in fields(cls)]  # type: ignore[arg-type]  # a dataclass
+    checked = {}
+    for raw, value in values.items():
+        name = str(raw).replace("-", "_")
+        if name not in known:
+            raise LarcError(f"there is no setting {raw!r}; {nearest(name, known)}")
+        checked[name] = convert(name, hints[name], value)
+    return replace(base, **checked) if base is not None else cls(**checked)  # type: ignore[type-var]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest the closest known name, or list them all."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}."
+
+
+def convert(name: str, hint: Any, value: Any) -> Any:
+    """Return a value as the type that a field declares, or say what the field takes."""
+    try:
+        return _converted(hint, value)
+    except (TypeError, ValueError):
+        raise LarcError(f"setting {name!r} got {value!r}; it takes {describe(hint)}.") from None
+
+
+def _converted(hint: Any, value: Any) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        options = get_args(hint)
+        if type(None) in options and (value is None or value == ""):
+            return None
+        return _converted(next(option for option in options if option is not type(None)), value)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise ValueError
+        return value
+    if origin is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            parts = [parts]
+        return tuple(_converted(get_args(hint)[0], part) for part in parts)
+    if hint is bool:
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() not in _TRUTHS:
+            raise ValueError
+        return _TRUTHS[str(value).lower()]
+    if hint is int:
+        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+            raise ValueError
+        return int(value)
+    if hint is float:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    if hint is str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    raise TypeError(hint)
+
+
+def describe(hint: Any) -> str:
+    """Say in words what a field takes."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return " or nothing, or ".join(
+            describe(option) for option in get_args(hint) if option is not type(None)
+        )
+    if origin is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    if origin is tuple:
+        return f"values separated by commas, each {describe(get_args(hint)[0])}"
+    return {int: "a whole number", float: "a number", bool: "yes or no"}.get(hint, "a text")
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Read settings from a YAML file."""
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = str(error).splitlines()[0]
+        raise LarcError(f"the settings in {path} could not be read ({reason}).") from error
+    if not isinstance(values, dict):
+        raise LarcError(f"{path} holds no settings; write one `name: value` per line.")
+    return values
+
+
+def as_values(settings: Any) -> dict[str, Any]:
+    """Return settings as plain values for saving; `build` makes the same settings of them."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(settings).items()
+    }
+
+
+def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
+    """Give a command one option per field; what is not given stays out of the result."""
+    hints = get_type_hints(cls)
+    for item in fields(cls):
+        flag: dict[str, Any] = {"nargs": "?", "const": "yes"} if hints[item.name] is bool else {}
+        parser.add_argument(
+            f"--{item.name.replace('_', '-')}",
+            dest=item.name,
+            default=argparse.SUPPRESS,
+            metavar=_metavar(hints[item.name]),
+            help=_help(item),
+            **flag,
+        )
+
+
+def _metavar(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "|".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return "A,B"
+    return {int: "N", float: "X", bool: "yes|no"}.get(hint, "TEXT")
+
+
+def _help(item: Field[Any]) -> str:
+    text = str(item.metadata.get("help", ""))
+    default = ",".join(map(str, item.default)) if isinstance(item.default, tuple) else item.default
+    shown = f"{text} [{default}]" if default not in (None, "") else text
+    return shown.replace("%", "%%")

@@ -1,0 +1,34 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import larc
+from larc.substrate.fetching import cache_directory
+
+# Two threads on two cores, whatever the machine says: sums in a fixed order.
+torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    return larc.load_substrate("tiny")
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    if not (cache_directory() / "smollm2-135m" / "config.json").is_file():
+        # Continuous integration fetches the model first; there its absence is a failure.
+        if os.environ.get("CI"):
+            pytest.fail("smollm2-135m was not fetched; run `larc fetch smollm2-135m` first")
+        pytest.skip("needs `larc fetch smollm2-135m`")
+    return larc.load_substrate("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    place = Path(os.environ.get("LARC_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not place.is_dir():
+        pytest.skip("needs the shared data sets")
+    return place

@@ -1,0 +1,23 @@
+"""Questions and states that several test modules use."""
+
+import numpy as np
+import torch
+
+from larc import Factors
+
+PROMPTS = (
+    "Family: arithmetic. Which program made the outputs?\n",
+    "Pick one:\n",
+    "A rather longer prompt, so that rows of one batch differ in length and are padded. Pick:\n",
+)
+CANDIDATES = ("mul 2|add 3", "add 3|mul 2", "clip|mul 2|add 3", "mul 2|clip|add 3")
+LOSSES = (0.0, 1.0, 0.5, 0.5)
+
+
+def random_factors(substrate, seed, rank=4, scale=0.1):
+    stream = np.random.default_rng(seed)
+
+    def draw(*shape):
+        return scale * torch.from_numpy(stream.standard_normal(shape, dtype=np.float32))
+
+    return Factors(draw(rank, substrate.width), draw(substrate.width, rank))

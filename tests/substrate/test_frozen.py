@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+import larc
+from larc.scoring import ask, energies
+from larc.substrate.frozen import Substrate
+from larc.substrate.tiny import byte_tokenizer, random_llama
+from tests.questions import random_factors
+
+
+def test_the_model_is_frozen_and_still_differentiable_in_its_input(tiny):
+    assert not tiny.model.training
+    assert not any(parameter.requires_grad for parameter in tiny.model.parameters())
+    leaf = random_factors(tiny, 1).leaf()
+    energies(tiny, [ask(tiny, "a", ["b", "c"])], leaf)[0].sum().backward()
+    assert leaf.A.grad.abs().sum() > 0
+    assert leaf.B.grad.abs().sum() > 0
+    assert all(parameter.grad is None for parameter in tiny.model.parameters())
+
+
+def test_activations_below_a_boundary_are_computed_once_per_question(tiny):
+    substrate = larc.load_substrate("tiny")
+    learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1, boundary=2))
+    for seed in range(5):
+        learner.begin(seed).read("which? ", ["one", "two"])
+    assert substrate.ledger.total("below").calls == 1
+    assert substrate.ledger.total("mixer").calls == 5
+
+
+def test_the_cache_below_a_boundary_is_bounded():
+    substrate = larc.load_substrate("tiny", cache_bytes=20_000)
+    learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1, boundary=2))
+    episode = learner.begin()
+    first = episode.read("question 0? ", ["yes", "no"])
+    for number in range(1, 30):
+        episode.read(f"question {number}? ", ["yes", "no"])
+        held = sum(t.numel() * t.element_size() for t in substrate._below_cache.values())
+        assert held == substrate._below_held <= 20_000
+    calls = substrate.ledger.total("below").calls
+    assert torch.equal(episode.read("question 0? ", ["yes", "no"]), first)
+    assert substrate.ledger.total("below").calls == calls + 1  # it had been dropped
+
+
+def test_a_row_too_large_for_the_cache_is_still_read():
+    substrate = larc.load_substrate("tiny", cache_bytes=10)
+    learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1, boundary=1))
+    assert float(learner.begin().read("a", ["b", "c"]).sum()) == pytest.approx(1, abs=1e-6)
+    assert substrate._below_held == 0
+
+
+@pytest.mark.parametrize("boundary", [-1, 4, 100])
+def test_a_boundary_the_model_does_not_have_is_refused(tiny, boundary):
+    with pytest.raises(larc.LarcError, match="boundaries 0"):
+        larc.SlowState.initial(tiny, seed=1, boundary=boundary)
+
+
+def test_a_tokenizer_without_an_end_of_sequence_is_refused():
+    tokenizer = byte_tokenizer()
+    tokenizer.eos_token = None
+    with pytest.raises(larc.LarcError, match="end-of-sequence"):
+        Substrate("odd", random_llama(), tokenizer)
+
+
+def test_the_paper_models_head_layout():
+    # MiniCPM5-1B has 16 query heads and 2 key-value heads; the width is scaled down.
+    model = random_llama(width=64, layers=3, heads=16, key_value_heads=2, tied=False)
+    substrate = Substrate("like-minicpm5", model, byte_tokenizer())
+    assert substrate.packs
+    for boundary in range(3):
+        slow = larc.SlowState.initial(substrate, seed=1, boundary=boundary)
+        episode = larc.Learner(substrate, slow).begin()
+        before = episode.read("pick ", ["a", "b"])
+        episode.update(larc.Label("pick ", ["a", "b"], 0))
+        assert episode.read("pick ", ["a", "b"])[0] > before[0]

@@ -1,0 +1,92 @@
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from larc import LarcError
+from larc.substrate import views
+from larc.substrate.tiny import random_llama
+
+SMALL = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
+ARCHITECTURES = {
+    "llama": SMALL,
+    "qwen2": {**SMALL, "use_sliding_window": False},
+    "qwen3": SMALL,
+    "mistral": SMALL,
+    "gemma2": {**SMALL, "sliding_window": 16},  # scales embeddings, caps logits, two masks
+    "gpt2": {"vocab_size": 64, "n_embd": 32, "n_layer": 3, "n_head": 4},
+    "gpt_neox": {k: v for k, v in SMALL.items() if k not in ("num_key_value_heads", "head_dim")},
+}
+
+
+def build(name):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        name, **ARCHITECTURES[name], bos_token_id=0, eos_token_id=0, pad_token_id=1
+    )
+    return AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_two_halves_are_the_whole_model_on_common_architectures(name):
+    model = build(name)
+    tokens = torch.arange(20)[None] % 60
+    with torch.no_grad():
+        whole = model(input_ids=tokens, use_cache=False).logits[0]
+        places = torch.arange(20)
+        for boundary in range(1, 3):
+            hidden = views.below(model, boundary)(input_ids=tokens)
+            halves = views.above(model, boundary)(hidden, places)
+            # The same operations on the same numbers; the head sees a flattened batch.
+            torch.testing.assert_close(halves, whole, atol=1e-5, rtol=1e-5)
+        embedded = model.get_input_embeddings()(tokens)
+        some = torch.tensor([3, 17])
+        chosen = views.above(model, 0)(embedded, some)
+        torch.testing.assert_close(chosen, whole[some], atol=1e-5, rtol=1e-5)
+
+
+def test_a_view_leaves_the_model_as_it_was():
+    model = random_llama()
+    names = [name for name, _ in model.named_modules()]
+    layers = list(model.model.layers)
+    views.above(model, 2, checkpointing=True)
+    views.below(model, 1)
+    assert [name for name, _ in model.named_modules()] == names
+    assert all(a is b for a, b in zip(model.model.layers, layers, strict=True))
+
+
+def test_halves_that_do_not_make_the_whole_are_refused():
+    model = random_llama()
+
+    class Odd(type(model.model.layers[0])):
+        count = 0
+
+        def forward(self, hidden_states, **kwargs):
+            Odd.count += 1  # a layer that depends on more than its activations
+            return super().forward(hidden_states, **kwargs) * (1 + Odd.count)
+
+    model.model.layers[2].__class__ = Odd
+    with pytest.raises(LarcError, match="cannot be entered before layer 1"):
+        views.check_boundary(model, 1)
+
+
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_checkpointing_gives_the_same_gradients(boundary):
+    model = random_llama().requires_grad_(False).eval()
+    torch.manual_seed(0)
+    hidden = torch.randn(2, 9, 32)
+    gradients = []
+    for checkpointing in (False, True):
+        leaf = hidden.clone().requires_grad_()
+        run = views.above(model, boundary, checkpointing=checkpointing)
+        run(leaf, torch.tensor([8, 17])).logsumexp(1).sum().backward()
+        gradients.append(leaf.grad)
+    # The same operations are done again, in the same order.
+    assert torch.equal(*gradients)

@@ -1,0 +1,398 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import larc
+from larc.substrate.frozen import Substrate
+from larc.substrate.tiny import byte_tokenizer, random_llama
+from tests.questions import CANDIDATES, LOSSES, PROMPTS, random_factors
+
+
+def learner_on(substrate, *, boundary=0, rank=4, rule=None, seed=2026092811):
+    slow = larc.SlowState.initial(substrate, rank=rank, seed=seed, boundary=boundary)
+    return larc.Learner(substrate, slow, rule=rule)
+
+
+def feedback(number=0):
+    return larc.CandidateLosses(PROMPTS[number], CANDIDATES, LOSSES)
+
+
+@pytest.mark.parametrize("boundary", [0, 1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rank", [1, 4, 64])
+def test_at_the_identity_the_logits_are_the_models_own_bit_for_bit(boundary, dtype, rank):
+    substrate = larc.load_substrate("tiny", dtype=dtype)
+    learner = learner_on(substrate, boundary=boundary, rank=rank)
+    ids = torch.arange(2, 60)[None]
+    plain = substrate.model(ids).logits
+    with learner.active(learner.begin()):
+        assert torch.equal(substrate.model(ids).logits, plain)
+    episode = learner.begin()
+    episode.factors = random_factors(substrate, 1, rank=rank)
+    with learner.active(episode):
+        assert not torch.equal(substrate.model(ids).logits, plain)
+    assert torch.equal(substrate.model(ids).logits, plain)  # and nothing stays behind
+
+
+@pytest.mark.smollm2
+@pytest.mark.parametrize("boundary", [0, 20])
+def test_at_the_identity_the_real_model_is_untouched(smollm2, boundary):
+    learner = learner_on(smollm2, boundary=boundary)
+    ids = smollm2.tokenizer(PROMPTS[2], return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        plain = smollm2.model(ids).logits
+        with learner.active(learner.begin()):
+            assert torch.equal(smollm2.model(ids).logits, plain)
+
+
+def test_generation_runs_under_a_fast_state(tiny):
+    learner = learner_on(tiny)
+    episode = learner.begin()
+    episode.factors = random_factors(tiny, 1, scale=0.5)
+    ids = tiny.tokenizer("hello", return_tensors="pt")["input_ids"]
+    options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 1}
+    plain = tiny.model.generate(ids, **options)
+    with learner.active(episode):
+        moved = tiny.model.generate(ids, **options)
+    assert not torch.equal(plain, moved)
+    assert torch.equal(plain, tiny.model.generate(ids, **options))
+
+
+def test_a_policy_is_probabilities_without_a_gradient(tiny):
+    read = learner_on(tiny).begin().read(PROMPTS[0], CANDIDATES)
+    assert read.shape == (4,)
+    assert read.dtype == torch.float32
+    assert not read.requires_grad
+    assert float(read.sum()) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_an_update_is_one_sgd_step_on_the_expected_loss(tiny, boundary):
+    learner = learner_on(tiny, boundary=boundary, rule=larc.SGD(step_size=0.3))
+    episode = learner.begin()
+    episode.factors = random_factors(tiny, 4)
+    leaf = episode.factors.leaf()
+    # Independent of the learner: the model itself under a hook, one candidate at a time.
+    scores = []
+    probe = learner.begin()
+    probe.factors = leaf
+    start = tiny.tokenizer(PROMPTS[0])["input_ids"]
+    for text in CANDIDATES:
+        answer = [*tiny.tokenizer(text)["input_ids"], 0]
+        with learner.active(probe):
+            logits = tiny.model(torch.tensor([start + answer])).logits[0]
+        places = torch.arange(len(answer)) + len(start) - 1
+        scores.append(logits[places].log_softmax(1)[range(len(answer)), answer].mean())
+    risk = torch.stack(scores).softmax(0) @ torch.tensor(LOSSES)
+    risk.backward()
+    update = episode.update(feedback())
+    assert update.loss == pytest.approx(risk.item(), abs=1e-6)
+    # Two orders of float32 sums in the gradient: 1e-6 absolute on entries of order 0.1.
+    torch.testing.assert_close(episode.factors.A, leaf.A - 0.3 * leaf.A.grad, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(episode.factors.B, leaf.B - 0.3 * leaf.B.grad, atol=1e-6, rtol=1e-4)
+    assert episode.step == 1
+
+
+def test_label_feedback_raises_the_label(tiny):
+    episode = learner_on(tiny).begin()
+    before = episode.read(PROMPTS[0], CANDIDATES)
+    update = episode.update(larc.Label(PROMPTS[0], CANDIDATES, 2))
+    assert update.loss == pytest.approx(-float(before[2].log()), abs=1e-5)
+    assert episode.read(PROMPTS[0], CANDIDATES)[2] > before[2]
+
+
+def test_several_pieces_of_feedback_count_by_their_mean(tiny):
+    learner = learner_on(tiny)
+    pieces = [feedback(0), larc.Label(PROMPTS[1], CANDIDATES, 1), feedback(2)]
+    together = learner.begin()
+    together.update(pieces)
+    steps = []
+    for piece in pieces:
+        alone = learner.begin()
+        alone.update(piece)
+        steps.append(alone.factors.combine(learner.slow.factors, torch.sub))
+    mean_B = sum(step.B for step in steps) / 3
+    torch.testing.assert_close(together.factors.B, mean_B, atol=1e-7, rtol=1e-4)
+
+
+def test_feedback_in_chunks_is_the_same_feedback():
+    pieces = [larc.Label(prompt + "x" * n, CANDIDATES, 1) for prompt in PROMPTS for n in range(4)]
+    results = []
+    for positions in (100_000, 150):
+        substrate = larc.load_substrate("tiny", chunk_positions=positions)
+        episode = learner_on(substrate).begin()
+        episode.update(pieces)
+        results.append(episode.factors.B)
+        assert (substrate.ledger.total("mixer").calls > 1) == (positions == 150)
+    # Chunks only change the order in which gradients are added.
+    torch.testing.assert_close(*results, atol=1e-7, rtol=1e-5)
+
+
+@given(st.permutations(range(6)), st.integers(0, 2))
+@settings(max_examples=20, deadline=None)
+def test_permuting_episodes_permutes_predictions(order, boundary):
+    substrate = larc.load_substrate("tiny")
+    learner = learner_on(substrate, boundary=boundary)
+    requests = []
+    for number in range(6):
+        episode = learner.begin(number)
+        episode.factors = random_factors(substrate, number)
+        requests.append((episode, PROMPTS[number % 3], CANDIDATES))
+    reads = learner.read_many(requests)
+    permuted = learner.read_many([requests[index] for index in order])
+    for place, index in enumerate(order):
+        # The same numbers in another row of a matrix product: rounding only.
+        torch.testing.assert_close(permuted[place], reads[index], atol=1e-6, rtol=0)
+
+
+def test_one_batch_of_private_states_reads_as_each_alone(tiny):
+    learner = learner_on(tiny)
+    episodes = [learner.begin(number) for number in range(5)]
+    for number, episode in enumerate(episodes):
+        episode.factors = random_factors(tiny, number)
+    together = learner.read_many([(e, PROMPTS[0], CANDIDATES) for e in episodes])
+    for episode, read in zip(episodes, together, strict=True):
+        torch.testing.assert_close(episode.read(PROMPTS[0], CANDIDATES), read, atol=1e-6, rtol=0)
+    assert len({tuple(read.tolist()) for read in together}) == 5
+
+
+def test_updating_one_episode_leaves_the_others_untouched_bit_for_bit(tiny):
+    learner = learner_on(tiny)
+    episodes = [learner.begin(number) for number in range(3)]
+    learner.update_many([(episode, feedback(n)) for n, episode in enumerate(episodes)])
+    kept = [(e.factors.copy(), e.step, e.stream.bit_generator.state) for e in episodes]
+    slow = learner.slow.factors.copy()
+    read = episodes[2].read(PROMPTS[0], CANDIDATES)
+    episodes[1].update(feedback(1))
+    episodes[1].stream.random(5)
+    for number in (0, 2):
+        factors, step, stream = kept[number]
+        assert episodes[number].factors.equal(factors)
+        assert episodes[number].step == step
+        assert episodes[number].stream.bit_generator.state == stream
+    assert not episodes[1].factors.equal(kept[1][0])
+    assert learner.slow.factors.equal(slow)
+    assert torch.equal(episodes[2].read(PROMPTS[0], CANDIDATES), read)
+
+
+def test_updates_in_one_batch_are_private(tiny):
+    learner = learner_on(tiny)
+    together = [learner.begin() for _ in range(3)]
+    learner.update_many([(episode, feedback(n)) for n, episode in enumerate(together)])
+    for number, episode in enumerate(together):
+        alone = learner.begin()
+        alone.update(feedback(number))
+        torch.testing.assert_close(alone.factors.B, episode.factors.B, atol=1e-7, rtol=1e-4)
+
+
+def test_no_two_states_share_storage(tiny):
+    learner = learner_on(tiny)
+    episodes = [learner.begin() for _ in range(3)]
+    learner.update_many([(episode, feedback()) for episode in episodes])
+    places = [t.untyped_storage().data_ptr() for e in episodes for t in (e.factors.A, e.factors.B)]
+    places += [learner.slow.factors.A.untyped_storage().data_ptr()]
+    assert len(set(places)) == len(places)
+
+
+def test_reset_returns_to_the_bound_version_even_after_training_moved_on(tiny):
+    learner = learner_on(tiny)
+    episode = learner.begin(seed=3)
+    start = episode.read(PROMPTS[0], CANDIDATES)
+    first = episode.stream.random()
+    episode.update(feedback())
+    learner.slow = learner.slow.advanced(random_factors(tiny, 9))
+    assert learner.begin().slow_version == 1
+    episode.reset()
+    assert episode.slow_version == 0
+    assert episode.step == 0
+    assert episode.factors.equal(episode.slow.factors)
+    assert torch.equal(episode.read(PROMPTS[0], CANDIDATES), start)
+    assert episode.stream.random() == first
+
+
+def test_the_same_question_to_the_same_state_is_computed_once():
+    substrate = larc.load_substrate("tiny")
+    learner = learner_on(substrate)
+    episode = learner.begin()
+    reads = learner.read_many([(episode, PROMPTS[0], CANDIDATES)] * 4)
+    alone = substrate.ledger.total("mixer").effective
+    assert all(torch.equal(read, reads[0]) for read in reads)
+    reads[0].zero_()
+    assert float(reads[1].sum()) > 0.9  # and each caller owns its answer
+    episode.read(PROMPTS[0], CANDIDATES)
+    assert substrate.ledger.total("mixer").effective == 2 * alone
+
+
+def test_a_read_never_uses_what_an_update_made_stale(tiny):
+    for boundary in (0, 2):
+        learner = learner_on(tiny, boundary=boundary)
+        episode, fresh = learner.begin(), learner.begin()
+        episode.read(PROMPTS[0], CANDIDATES)
+        episode.update(feedback())
+        fresh.factors = episode.factors.copy()
+        ahead = fresh.read(PROMPTS[0], CANDIDATES)
+        assert torch.equal(episode.read(PROMPTS[0], CANDIDATES), ahead)
+
+
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_resumed_equals_uninterrupted_and_differs_from_cold(tiny, tmp_path, boundary):
+    learner = learner_on(tiny, boundary=boundary)
+    whole = learner.begin(seed=5)
+    whole.update(feedback(0))
+    whole.stream.random(3)
+    whole.save(tmp_path / "episode")
+    whole.update(feedback(1))
+
+    again = learner_on(larc.load_substrate("tiny"), boundary=boundary).resume(tmp_path / "episode")
+    assert again.step == 1
+    again.update(feedback(1))
+    assert again.factors.equal(whole.factors)
+    assert again.step == whole.step == 2
+    assert again.stream.random() == whole.stream.random()
+    assert torch.equal(again.read(PROMPTS[2], CANDIDATES), whole.read(PROMPTS[2], CANDIDATES))
+
+    cold = learner.begin(seed=5)
+    cold.update(feedback(1))
+    assert not cold.factors.equal(whole.factors)
+    again.reset()
+    assert again.factors.equal(learner.slow.factors)
+
+
+def test_resume_is_refused_against_anything_else(tiny, tmp_path):
+    learner = learner_on(tiny)
+    episode = learner.begin()
+    episode.update(feedback())
+    path = tmp_path / "episode"
+    episode.save(path)
+    other = Substrate("other", random_llama(seed=1), byte_tokenizer())
+    moved_on = larc.Learner(tiny, learner.slow.advanced(learner.slow.factors))
+    refusals = {
+        "another substrate": learner_on(other),
+        "another boundary": learner_on(tiny, boundary=1),
+        "another slow version": moved_on,
+        "another slow state": learner_on(tiny, seed=4),
+        "another update rule": learner_on(tiny, rule=larc.SGD(0.2)),
+    }
+    for message, stranger in refusals.items():
+        with pytest.raises(larc.LarcError, match=message):
+            stranger.resume(path)
+    with pytest.raises(larc.LarcError, match="another slow"):
+        learner_on(tiny, rank=2).resume(path)
+
+
+def test_a_damaged_or_foreign_episode_is_refused(tiny, tmp_path):
+    learner = learner_on(tiny)
+    path = tmp_path / "episode"
+    learner.begin().save(path)
+    content = path.read_bytes()
+    for place in (3, 40, len(content) // 2, len(content) - 1):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(larc.LarcError):
+            learner.resume(path)
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(larc.LarcError, match="damaged or foreign"):
+        learner.resume(path)
+    with pytest.raises(larc.LarcError, match="there is no file"):
+        learner.resume(tmp_path / "nothing")
+
+
+def test_a_save_that_fails_loses_nothing(tiny, tmp_path):
+    learner = learner_on(tiny)
+    episode = learner.begin()
+    with pytest.raises(larc.LarcError, match="could not be written"):
+        episode.save(tmp_path / "no" / "such" / "place")
+    path = tmp_path / "episode"
+    episode.save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["episode"]
+
+
+def test_states_of_another_substrate_width_or_rank_are_refused(tiny):
+    wide = Substrate("wide", random_llama(width=64), byte_tokenizer())
+    with pytest.raises(larc.LarcError, match="width 64"):
+        larc.Learner(tiny, larc.SlowState.initial(wide, seed=1))
+    other = Substrate("other", random_llama(seed=1), byte_tokenizer())
+    with pytest.raises(larc.LarcError, match="belongs to substrate"):
+        larc.Learner(tiny, larc.SlowState.initial(other, seed=1))
+    stranger = learner_on(tiny, rank=2).begin()
+    with pytest.raises(larc.LarcError, match="rank 2"):
+        learner_on(tiny, rank=4).read_many([(stranger, "q", ["a", "b"])])
+    with pytest.raises(larc.LarcError, match="another substrate or boundary"):
+        learner_on(tiny).read_many([(learner_on(tiny, boundary=1).begin(), "q", ["a", "b"])])
+    with pytest.raises(larc.LarcError, match="is bound to SGD"):
+        learner_on(tiny).update_many([(learner_on(tiny, rule=larc.SGD(9)).begin(), feedback())])
+
+
+def test_a_refusal_anywhere_in_a_batch_changes_nobody(tiny):
+    learner = learner_on(tiny)
+    good, bad = learner.begin(), learner.begin()
+    calls = tiny.ledger.total("mixer").calls
+    with pytest.raises(larc.LarcError, match="over the limit"):
+        learner.update_many([(good, feedback()), (bad, larc.Label("x" * 999, ["a", "b"], 0))])
+    with pytest.raises(larc.LarcError, match="appears twice"):
+        learner.update_many([(good, feedback()), (good, feedback())])
+    with pytest.raises(larc.LarcError, match="no feedback"):
+        good.update([])
+    assert tiny.ledger.total("mixer").calls == calls  # refused before any work
+    assert good.step == 0
+    assert good.factors.equal(learner.slow.factors)
+
+
+def test_an_update_that_is_not_finite_is_refused_and_changes_nobody(tiny):
+    learner = learner_on(tiny, rule=larc.SGD(step_size=1e30))
+    good, wild = learner.begin(), learner.begin()
+    wild.factors = random_factors(tiny, 1, scale=1e12)
+    kept = wild.factors.copy()
+    with pytest.raises(larc.LarcError, match=r"episode \[1\] of this batch is not finite"):
+        learner.update_many(
+            [(good, feedback()), (wild, larc.CandidateLosses("q", ["a", "b"], [0, 3e38]))]
+        )
+    assert wild.factors.equal(kept)
+    assert good.step == wild.step == 0
+    assert good.factors.equal(learner.slow.factors)
+
+
+def test_nothing_asked_is_nothing_done(tiny):
+    learner = learner_on(tiny)
+    assert learner.read_many([]) == []
+    assert learner.update_many([]) == []
+
+
+def test_questions_with_different_numbers_of_candidates_share_a_batch(tiny):
+    learner = learner_on(tiny)
+    episode = learner.begin()
+    two, three = learner.read_many([(episode, "q", ["a", "b"]), (episode, "r", ["a", "b", "c"])])
+    assert (len(two), len(three)) == (2, 3)
+
+
+def test_bfloat16_activations_learn_with_float32_factors():
+    substrate = larc.load_substrate("tiny", dtype="bfloat16")
+    # Steps large enough to be seen past bfloat16's eight bits.
+    episode = learner_on(substrate, rule=larc.SGD(step_size=5.0)).begin()
+    before = episode.read(PROMPTS[0], CANDIDATES)
+    for _ in range(5):
+        episode.update(feedback())
+    assert episode.factors.A.dtype == episode.factors.B.dtype == torch.float32
+    losses = torch.tensor(LOSSES)
+    assert episode.read(PROMPTS[0], CANDIDATES) @ losses < before @ losses
+
+
+def test_private_streams_do_not_touch_the_global_ones(tiny):
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002 (the point)
+    learner_on(tiny).begin(seed=1).stream.random(10)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert np.random.get_state()[1].tolist() == numpy_state  # noqa: NPY002 (the point)
+
+
+@pytest.mark.smollm2
+def test_two_steps_on_the_real_model_lower_the_expected_loss(smollm2):
+    episode = learner_on(smollm2, boundary=20, rule=larc.SGD(step_size=1.0)).begin()
+    losses = torch.tensor(LOSSES)
+    risks = [float(episode.read(PROMPTS[0], CANDIDATES) @ losses)]
+    for _ in range(2):
+        episode.update(feedback())
+        risks.append(float(episode.read(PROMPTS[0], CANDIDATES) @ losses))
+    assert risks[2] < risks[1] < risks[0]

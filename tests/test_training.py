@@ -1,0 +1,287 @@
+import dataclasses
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import larc
+from larc.programs import build_episodes, split_groups, to_task
+from larc.residual import Factors
+from larc.scoring import ask, energies, expected_risk
+from larc.training import AdamW, Trainer, TrainingSettings
+from tests.questions import CANDIDATES, random_factors
+
+
+def small_tasks(count=6):
+    return [
+        larc.Task(
+            f"question {number}: ",
+            CANDIDATES[:3],
+            support=[(number + c) % 3 / 2 for c in range(3)],
+            query=[(number + 2 * c) % 3 / 2 for c in range(3)],
+            group=str(number),
+        )
+        for number in range(count)
+    ]
+
+
+def start(substrate, *, boundary=0, seed=3):
+    slow = larc.SlowState.initial(substrate, seed=seed, boundary=boundary)
+    # A trained state has both factors: start from one, so that both get gradients.
+    return dataclasses.replace(slow, factors=random_factors(substrate, seed))
+
+
+def risk(substrate, task, losses, boundary):
+    question = ask(substrate, task.prompt, task.candidates)
+
+    def of(A, B):
+        return expected_risk(energies(substrate, [question], Factors(A, B), boundary)[0], losses)
+
+    return of
+
+
+def outer_gradient_by_torch_func(substrate, slow, tasks, objective, eta, steps):
+    """The outer gradient from its definition, with torch.func and no code of the trainer."""
+    rho = (slow.factors.A, slow.factors.B)
+
+    def query_after(A, B, task):
+        inner = torch.func.grad(risk(substrate, task, task.support, slow.boundary), argnums=(0, 1))
+        a, b = A, B
+        for _ in range(steps):
+            slope_a, slope_b = inner(a, b)
+            a, b = a - eta * slope_a, b - eta * slope_b
+        if objective == "static":
+            a, b = A, B
+        if objective == "adapted":  # rho + stop_gradient(phi - rho)
+            a, b = A + (a - A).detach(), B + (b - B).detach()
+        return risk(substrate, task, task.query, slow.boundary)(a, b)
+
+    def mean(A, B):
+        return sum(query_after(A, B, task) for task in tasks) / len(tasks)
+
+    with sdpa_kernel(SDPBackend.MATH):
+        return torch.func.grad(mean, argnums=(0, 1))(*rho), mean(*rho)
+
+
+@pytest.mark.parametrize("boundary", [0, 2])
+@pytest.mark.parametrize("objective", ["static", "adapted", "exact"])
+def test_outer_gradients_are_what_they_are_defined_to_be(tiny, objective, boundary):
+    tasks, slow = small_tasks(2), start(tiny, boundary=boundary)
+    settings = TrainingSettings(objective, inner_steps=2, rule=larc.SGD(0.5))
+    loss, gradient = Trainer(tiny, slow, tasks, settings)._outer_gradient(tasks)
+    (A, B), expected = outer_gradient_by_torch_func(tiny, slow, tasks, objective, 0.5, 2)
+    assert loss == pytest.approx(float(expected.detach()), abs=1e-6)
+    # Fused and plain attention round differently: 1e-5 of the largest entry, through two steps.
+    torch.testing.assert_close(gradient.A, A, atol=2e-5 * float(A.abs().max()), rtol=1e-4)
+    torch.testing.assert_close(gradient.B, B, atol=2e-5 * float(B.abs().max()), rtol=1e-4)
+
+
+def test_the_three_objectives_really_differ(tiny):
+    tasks, slow = small_tasks(2), start(tiny)
+    found = {}
+    for objective in ("static", "adapted", "exact"):
+        settings = TrainingSettings(objective, rule=larc.SGD(0.5))
+        found[objective] = Trainer(tiny, slow, tasks, settings)._outer_gradient(tasks)
+    static, adapted, exact = (found[o][1].B for o in ("static", "adapted", "exact"))
+    scale = float(static.abs().max())
+    assert float((static - adapted).abs().max()) > 1e-3 * scale
+    assert float((adapted - exact).abs().max()) > 1e-3 * scale
+    assert found["adapted"][0] == pytest.approx(found["exact"][0], abs=1e-6)
+    assert found["static"][0] != pytest.approx(found["adapted"][0], abs=1e-6)
+
+
+def test_higher_agrees_on_the_exact_gradient(tiny):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an old package on a new torch
+        higher = pytest.importorskip("higher")
+    task, slow = small_tasks(1)[0], start(tiny)
+
+    class Residual(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.A = torch.nn.Parameter(slow.factors.A.clone())
+            self.B = torch.nn.Parameter(slow.factors.B.clone())
+
+        def forward(self, losses):
+            return risk(tiny, task, losses, 0)(self.A, self.B)
+
+    module = Residual()
+    inner = torch.optim.SGD(module.parameters(), lr=0.5)
+    with (
+        sdpa_kernel(SDPBackend.MATH),
+        higher.innerloop_ctx(module, inner, copy_initial_weights=False) as (fast, steps),
+    ):
+        for _ in range(2):
+            steps.step(fast(task.support))
+        fast(task.query).backward()
+    settings = TrainingSettings("exact", batch=1, rule=larc.SGD(0.5))
+    _, gradient = Trainer(tiny, slow, [task], settings)._outer_gradient([task])
+    torch.testing.assert_close(gradient.A, module.A.grad, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(gradient.B, module.B.grad, atol=1e-6, rtol=1e-4)
+
+
+def test_an_outer_update_is_clipped_adamw_on_the_mean_gradient(tiny):
+    tasks, slow = small_tasks(4), start(tiny)
+    outer = AdamW(learning_rate=0.01, clip=1e-3)
+    trainer = Trainer(tiny, slow, tasks, TrainingSettings("adapted", batch=2, seed=5, outer=outer))
+    batch = [tasks[index] for index in trainer._batch_indices()]
+    _, gradient = trainer._outer_gradient(batch)
+    A, B = (torch.nn.Parameter(t.clone()) for t in (slow.factors.A, slow.factors.B))
+    A.grad, B.grad = gradient.A.clone(), gradient.B.clone()
+    torch.nn.utils.clip_grad_norm_([A, B], 1e-3)
+    torch.optim.AdamW([A, B], lr=0.01, weight_decay=0.0).step()
+    trainer.advance()
+    torch.testing.assert_close(trainer.slow.factors.A, A.detach(), atol=1e-7, rtol=1e-4)
+    torch.testing.assert_close(trainer.slow.factors.B, B.detach(), atol=1e-7, rtol=1e-4)
+    assert trainer.slow.version == slow.version + 1
+
+
+def test_the_slow_state_given_is_never_changed(tiny):
+    slow = start(tiny)
+    kept = slow.factors.copy()
+    trained = larc.train(tiny, small_tasks(), slow=slow, updates=2, seed=1)
+    assert slow.factors.equal(kept)
+    assert slow.version == 0
+    assert trained.version == 2
+    assert trained.origin is slow.origin
+
+
+def test_the_same_command_gives_the_same_bytes_and_another_seed_does_not(tiny):
+    one, same, other = (larc.train(tiny, small_tasks(), updates=3, seed=s) for s in (1, 1, 2))
+    assert one.factors.equal(same.factors)
+    assert one.digest == same.digest
+    assert not one.factors.equal(other.factors)
+
+
+def test_arms_are_paired_in_start_and_order(tiny):
+    trainers = [
+        Trainer(
+            tiny, larc.SlowState.initial(tiny, seed=7), small_tasks(), TrainingSettings(o, seed=7)
+        )
+        for o in ("static", "adapted")
+    ]
+    assert trainers[0].slow.factors.equal(trainers[1].slow.factors)
+    for _ in range(4):
+        assert trainers[0]._batch_indices() == trainers[1]._batch_indices()
+        for trainer in trainers:
+            trainer.updates += 1
+
+
+def test_every_task_is_met_once_an_epoch(tiny):
+    trainer = Trainer(
+        tiny, larc.SlowState.initial(tiny, seed=1), small_tasks(6), TrainingSettings(batch=4)
+    )
+    met = []
+    for trainer.updates in range(3):
+        met += trainer._batch_indices()
+    assert sorted(met) == sorted([*range(6), *range(6)])
+    assert sorted(met[:6]) == list(range(6))
+
+
+@pytest.mark.parametrize("objective", ["static", "adapted"])
+def test_both_arms_do_the_same_counted_work(objective):
+    substrate = larc.load_substrate("tiny")
+    larc.train(substrate, small_tasks(), objective=objective, updates=2, seed=1)
+    ledger = substrate.ledger
+    assert ledger.entries["support", "mixer"].calls == 4
+    assert ledger.entries["support", "backward"].calls == 4
+    assert ledger.entries["query", "mixer"].calls == 2
+    assert ledger.entries["query", "backward"].calls == 2
+
+
+@pytest.mark.parametrize("saved_at", [1, 3, 4])
+def test_resumed_training_equals_uninterrupted_and_differs_from_cold(tiny, tmp_path, saved_at):
+    path = tmp_path / "training"
+    whole = larc.train(tiny, small_tasks(), updates=5, seed=1)
+    larc.train(tiny, small_tasks(), updates=saved_at, seed=1, checkpoint=path)
+    resumed = larc.train(
+        larc.load_substrate("tiny"), small_tasks(), updates=5, seed=1, checkpoint=path
+    )
+    assert resumed.digest == whole.digest
+    cold = larc.train(tiny, small_tasks(), updates=5 - saved_at, seed=1)
+    assert not cold.factors.equal(whole.factors)
+    assert resumed.origin.equal(whole.origin)
+
+
+def test_a_finished_training_is_not_done_again(tiny, tmp_path):
+    path = tmp_path / "training"
+    first = larc.train(tiny, small_tasks(), updates=3, seed=1, checkpoint=path)
+    seen = []
+    again = larc.train(
+        tiny, small_tasks(), updates=3, seed=1, checkpoint=path, on_update=lambda *a: seen.append(a)
+    )
+    assert again.digest == first.digest
+    assert seen == []
+
+
+def test_a_checkpoint_of_another_training_is_refused(tiny, tmp_path):
+    path = tmp_path / "training"
+    larc.train(tiny, small_tasks(), updates=1, seed=1, checkpoint=path)
+    with pytest.raises(larc.LarcError, match="other settings"):
+        larc.train(tiny, small_tasks(), updates=2, seed=2, checkpoint=path)
+    with pytest.raises(larc.LarcError, match="other tasks"):
+        larc.train(tiny, small_tasks(3), updates=2, seed=1, checkpoint=path)
+    with pytest.raises(larc.LarcError, match="other boundary"):
+        larc.train(tiny, small_tasks(), updates=2, seed=1, boundary=1, checkpoint=path)
+
+
+def test_bad_training_is_refused_before_any_work(tiny):
+    calls = tiny.ledger.total("mixer").calls
+    with pytest.raises(larc.LarcError, match="no tasks"):
+        larc.train(tiny, [], updates=1, seed=1)
+    with pytest.raises(larc.LarcError, match="no query losses"):
+        larc.train(tiny, [larc.Task("q", ["a", "b"], support=[0, 1])], updates=1, seed=1)
+    with pytest.raises(larc.LarcError, match="static, adapted, exact"):
+        larc.train(tiny, small_tasks(), objective="best", updates=1, seed=1)
+    long = larc.Task("q" * 999, ["a", "b"], support=[0, 1], query=[0, 1])
+    with pytest.raises(larc.LarcError, match="over the limit"):
+        larc.train(tiny, [*small_tasks(), long], updates=1, seed=1)
+    assert tiny.ledger.total("mixer").calls == calls
+
+
+def test_an_update_that_is_not_finite_is_not_made(tiny):
+    wild = dataclasses.replace(start(tiny), factors=random_factors(tiny, 1, scale=1e25))
+    trainer = Trainer(tiny, wild, small_tasks(), TrainingSettings())
+    kept = trainer.slow
+    with pytest.raises(larc.LarcError, match="not finite"):
+        trainer.advance()
+    assert trainer.slow is kept
+    assert trainer.updates == 0
+
+
+def test_checkpointing_activations_trains_to_the_same_state():
+    states = [
+        larc.train(
+            larc.load_substrate("tiny", checkpointing=on), small_tasks(), updates=2, seed=1
+        ).factors
+        for on in (False, True)
+    ]
+    assert states[0].equal(states[1])  # the same operations, done again
+
+
+def test_slow_training_lowers_the_post_adaptation_loss(tiny):
+    tasks = [
+        to_task(episode, with_query=True) for episode in build_episodes(split_groups("preflight"))
+    ]
+    seen = []
+    larc.train(
+        tiny,
+        tasks,
+        updates=30,
+        batch=4,
+        rule=larc.SGD(1.0),
+        outer=AdamW(learning_rate=0.02),
+        seed=1,
+        on_update=lambda _, loss: seen.append(loss),
+    )
+    assert sum(seen[-8:]) / 8 < sum(seen[:8]) / 8 - 0.02
+
+
+@pytest.mark.smollm2
+def test_one_outer_update_on_the_real_model(smollm2):
+    tasks = [to_task(e, with_query=True) for e in build_episodes(split_groups("preflight")[:1])]
+    trained = larc.train(smollm2, tasks, updates=1, seed=1, boundary=26)
+    assert trained.version == 1
+    assert float(trained.factors.B.abs().max()) > 0
