@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from larc.errors import LarcError
-from larc.settings import add_options, build, nearest
+from larc.settings import add_options, build, nearest, read_yaml
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -41,43 +44,134 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from larc.studies.adapter import AdapterSettings
+    from larc.studies.catalog import STUDIES
+    from larc.studies.episodic import Execution
+
     parser = argparse.ArgumentParser(
         prog="larc", description="Learning from feedback inside a frozen language model."
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     fetch = _command(commands, "fetch", "Bring a model to this machine, once.", _fetch)
     fetch.add_argument("model", nargs="?", default="smollm2-135m", help="which one [smollm2-135m]")
-    adapter = _command(commands, "adapter", "Train a frozen semantic adapter.", _adapter)
-    from larc.studies.adapter import AdapterSettings
 
+    study = _command(commands, "study", "Run a study, or go on with one that stopped.", None)
+    kinds = study.add_subparsers(title="studies", metavar="STUDY", required=True)
+    sentences = {
+        "programs": "Select programs from execution feedback.",
+        "tasks": "Ask the same of your own episodes.",
+    }
+    for kind, chosen in STUDIES.items():
+        one = _command(kinds, kind, sentences[kind], _study)
+        one.set_defaults(study=kind)
+        one.add_argument("--preset", choices=list(chosen.presets), default="quick")
+        one.add_argument("--config", metavar="FILE", help="settings from a YAML file")
+        one.add_argument("--out", metavar="DIR", help="the run's directory [runs/STUDY-PRESET]")
+        one.add_argument(
+            "--sweep",
+            action="append",
+            default=[],
+            metavar="NAME=A,B",
+            help="vary a setting; give it again to vary another",
+        )
+        add_options(one.add_argument_group("settings"), chosen.settings)
+        add_options(one.add_argument_group("where it is done"), Execution)
+    final = _command(
+        kinds, "final", "Make a run's one final evaluation on reserved groups.", _final
+    )
+    final.add_argument("path", metavar="RUN")
+    add_options(final, Execution)
+
+    report = _command(commands, "report", "Write a run's tables and figures.", _report)
+    report.add_argument("path", metavar="RUN")
+    verify = _command(commands, "verify", "Check a run's files and order of evidence.", _verify)
+    verify.add_argument("path", metavar="RUN")
+    verify.add_argument("--json", action="store_true", help="answer in JSON")
+    adapter = _command(commands, "adapter", "Train a frozen semantic adapter.", _adapter)
     add_options(adapter, AdapterSettings)
-    _complete(parser)
+    _tell_options(parser)
     return parser
 
 
 def _command(
-    commands: Any, name: str, sentence: str, run: Callable[[argparse.Namespace], None]
+    commands: Any, name: str, sentence: str, run: Callable[[argparse.Namespace], None] | None
 ) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
         name, help=sentence, description=sentence, allow_abbrev=False
     )
-    command.set_defaults(run=run)
+    if run is not None:
+        command.set_defaults(run=run)
     return command
 
 
-def _complete(parser: argparse.ArgumentParser) -> None:
+def _tell_options(parser: argparse.ArgumentParser) -> None:
     """Let every command know its own options, for the nearest one to a mistyped name."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 command.set_defaults(options=list(command._option_string_actions))
-                _complete(command)
+                _tell_options(command)
+
+
+def _given(arguments: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
+    return {f.name: getattr(arguments, f.name) for f in fields(cls) if hasattr(arguments, f.name)}
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
     from larc.substrate import fetch
 
     fetch(arguments.model)
+
+
+def _study(arguments: argparse.Namespace) -> None:
+    from larc.studies.catalog import STUDIES, is_finished, parse_sweep, run_study, run_sweep
+    from larc.studies.episodic import Execution
+
+    study = STUDIES[arguments.study]
+    settings = study.presets[arguments.preset]
+    if arguments.config:
+        settings = build(study.settings, read_yaml(arguments.config), settings)
+    settings = build(study.settings, _given(arguments, study.settings), settings)
+    execution = build(Execution, _given(arguments, Execution))
+    out = Path(arguments.out or f"runs/{study.kind}-{arguments.preset}")
+    finished = is_finished(out)
+    if arguments.sweep:
+        run = run_sweep(study, settings, parse_sweep(study, arguments.sweep), out, execution)
+    else:
+        run = run_study(study, settings, out, execution)
+    if finished:
+        print(f"{out} is finished already; its report is {out / 'report.md'}")
+        return
+    _write_report(run)
+
+
+def _final(arguments: argparse.Namespace) -> None:
+    from larc.studies.catalog import final_evaluation
+    from larc.studies.episodic import Execution
+    from larc.studies.runs import Run
+
+    run = Run(arguments.path)
+    final_evaluation(run, build(Execution, _given(arguments, Execution)))
+    _write_report(run)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from larc.studies.runs import Run
+
+    _write_report(Run(arguments.path))
+
+
+def _write_report(run: Any) -> None:
+    from larc.reports.writing import write_report
+
+    print(f"the report is {write_report(run)}")
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    from larc.studies.verify import verify
+
+    said = verify(arguments.path)
+    print(json.dumps({"verified": said}) if arguments.json else "\n".join(said))
 
 
 def _adapter(arguments: argparse.Namespace) -> None:
@@ -88,12 +182,6 @@ def _adapter(arguments: argparse.Namespace) -> None:
     with tracked("adapter", settings.updates) as on_update:
         out = train_adapter(settings, on_update)
     print(f"the adapter is in {out}; use it with load_substrate(..., adapter={str(out)!r})")
-
-
-def _given(arguments: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
-    from dataclasses import fields
-
-    return {f.name: getattr(arguments, f.name) for f in fields(cls) if hasattr(arguments, f.name)}
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Any
 
 KINDS = ("below", "mixer", "head", "backward")
 
@@ -63,6 +64,22 @@ class Ledger:
             sum(entry.physical for entry in chosen),
             sum(entry.effective for entry in chosen),
         )
+
+    def load_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Put saved rows in place of what was counted here.
+
+        Examples
+        --------
+        >>> ledger = Ledger()
+        >>> ledger.load_rows([{"operation": "query", "kind": "head", "calls": 1,
+        ...                    "physical": 2, "effective": 2}])
+        >>> ledger.total("head").physical
+        2
+        """
+        self.entries = {
+            (row["operation"], row["kind"]): Entry(row["calls"], row["physical"], row["effective"])
+            for row in rows
+        }
 
     def as_rows(self) -> list[dict[str, int | str]]:
         """Return the entries as plain rows, in a fixed order, for saving."""

@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar on a terminal, silence elsewhere."""
+"""Progress of long work: a live display on a terminal, silence elsewhere."""
 
 from __future__ import annotations
 
@@ -6,30 +6,81 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+
+class Display:
+    """Shows which unit of work is done, how far it is, its loss and the time left.
+
+    Examples
+    --------
+    >>> display = Display()
+    >>> with display.over(units=2, done=0):
+    ...     display.unit("training", total=3, done=0)
+    ...     display.update(1, loss=0.5)
+    ...     display.finished("training")
+    """
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description:28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[loss]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._units: TaskID | None = None
+        self._unit: TaskID | None = None
+
+    @contextmanager
+    def over(self, units: int, done: int) -> Iterator[None]:
+        """Show the display while a number of units is worked on."""
+        with self._progress:
+            self._units = self._progress.add_task("units", total=units, completed=done, loss="")
+            try:
+                yield
+            finally:
+                for task in list(self._progress.task_ids):
+                    self._progress.remove_task(task)
+                self._units = self._unit = None
+
+    def unit(self, name: str, total: int, done: int) -> None:
+        """Show the unit that is worked on now."""
+        if self._unit is not None:
+            self._progress.remove_task(self._unit)
+        self._unit = self._progress.add_task(name, total=total or None, completed=done, loss="")
+
+    def update(self, done: int, loss: float) -> None:
+        """Show how far the unit is."""
+        if self._unit is not None:
+            self._progress.update(self._unit, completed=done, loss=f"loss {loss:.4f}")
+
+    def finished(self, name: str) -> None:
+        """Count a unit as done."""
+        if self._units is not None:
+            self._progress.advance(self._units)
 
 
 @contextmanager
 def tracked(what: str, total: int) -> Iterator[Callable[[int, float], None]]:
-    """Show how far a loop is, its loss and the time left; yields what to call after each update.
+    """Show one loop; yields what to call after each update with its number and loss.
 
     Examples
     --------
     >>> with tracked("training", total=2) as on_update:
     ...     on_update(1, 0.5)
     """
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total, loss="–")
-
-        def on_update(update: int, loss: float) -> None:
-            progress.update(task, completed=update, loss=f"{loss:.4f}")
-
-        yield on_update
+    display = Display()
+    with display.over(units=1, done=0):
+        display.unit(what, total, 0)
+        yield display.update

@@ -77,6 +77,29 @@ class SGD:
         return Stepped(moved, losses.detach())
 
 
+def parse_rule(text: str) -> UpdateRule:
+    """Return the rule that a setting names: its name, then its numbers.
+
+    Examples
+    --------
+    >>> parse_rule("sgd:0.1")
+    SGD(step_size=0.1)
+    >>> parse_rule("momentum:0.9")
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: 'momentum:0.9' names no update rule; write sgd:STEP_SIZE.
+    """
+    name, *numbers = text.split(":")
+    try:
+        if name == "sgd":
+            return SGD(*map(float, numbers))
+    except LarcError:
+        raise
+    except (TypeError, ValueError):
+        pass
+    raise LarcError(f"{text!r} names no update rule; write sgd:STEP_SIZE.")
+
+
 def rule_facts(rule: UpdateRule) -> dict[str, Any]:
     """Return a rule as plain facts: its name and its fields.
 

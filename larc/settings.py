@@ -149,7 +149,7 @@ def as_values(settings: Any) -> dict[str, Any]:
     }
 
 
-def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
+def add_options(parser: argparse._ActionsContainer, cls: type[Any]) -> None:
     """Give a command one option per field; what is not given stays out of the result."""
     hints = get_type_hints(cls)
     for item in fields(cls):

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import torch
+
 from larc.errors import LarcError
+from larc.files import pack_state, unpack_state
 from larc.residual import Factors, initial_factors
 from larc.substrate.frozen import Substrate
 from larc.substrate.identity import hash_json, hash_tensors
+
+SLOW_FILE = "larc slow state, version 1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +66,47 @@ class SlowState:
         """A name for exactly this state: factors, version, boundary and substrate."""
         tensors = [("A", self.factors.A), ("B", self.factors.B)]
         return hash_json([hash_tensors(tensors), self.version, self.boundary, self.substrate])
+
+    def to_bytes(self) -> bytes:
+        """Return the state as the content of a file."""
+        tensors = {
+            "A": self.factors.A,
+            "B": self.factors.B,
+            "origin.A": self.origin.A,
+            "origin.B": self.origin.B,
+        }
+        facts = {
+            "version": self.version,
+            "boundary": self.boundary,
+            "substrate": self.substrate,
+            "seed": self.seed,
+        }
+        return pack_state(SLOW_FILE, tensors, facts)
+
+    @staticmethod
+    def from_bytes(content: bytes, name: str = "the slow state") -> SlowState:
+        """Return the state that `to_bytes` wrote, bit for bit.
+
+        Examples
+        --------
+        >>> from larc.substrate import load_substrate
+        >>> slow = SlowState.initial(load_substrate("tiny"), seed=1)
+        >>> SlowState.from_bytes(slow.to_bytes()).digest == slow.digest
+        True
+        """
+        tensors, facts = unpack_state(content, SLOW_FILE, name)
+        return SlowState(
+            Factors(tensors["A"], tensors["B"]),
+            facts["version"],
+            facts["boundary"],
+            facts["substrate"],
+            facts["seed"],
+            Factors(tensors["origin.A"], tensors["origin.B"]),
+        )
+
+    def to(self, device: torch.device | str) -> SlowState:
+        """Return the state with its factors on a device."""
+        return replace(self, factors=self.factors.to(device), origin=self.origin.to(device))
 
     def check_fits(self, substrate: Substrate) -> None:
         """Refuse a substrate that this state was not made on."""

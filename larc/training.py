@@ -183,8 +183,8 @@ class Trainer:
             "seed": self.slow.seed,
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write everything the next update depends on to one file."""
+    def save(self, path: str | Path, notes: Any = None) -> None:
+        """Write everything the next update depends on to one file, with the caller's own notes."""
         tensors = {
             "A": self._factors.A,
             "B": self._factors.B,
@@ -194,11 +194,16 @@ class Trainer:
         for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
             for moment, value in self._optimizer.state[factor].items():
                 tensors[f"outer.{name}.{moment}"] = value
-        facts = {**self._facts(), "updates": self.updates, "version": self.slow.version}
+        facts = {
+            **self._facts(),
+            "updates": self.updates,
+            "version": self.slow.version,
+            "notes": notes,
+        }
         save_state(path, TRAINING_FILE, tensors, facts)
 
-    def restore(self, path: str | Path) -> None:
-        """Carry on from a saved point of this same training, refusing any other's."""
+    def restore(self, path: str | Path) -> Any:
+        """Carry on from a saved point of this same training; returns the notes saved with it."""
         tensors, facts = load_state(path, TRAINING_FILE)
         for name, own in self._facts().items():
             if facts.get(name) != own:
@@ -230,6 +235,7 @@ class Trainer:
             self.slow.seed,
             origin,
         )
+        return facts["notes"]
 
 
 def train(

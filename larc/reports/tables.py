@@ -1,0 +1,97 @@
+"""Tables in Markdown, LaTeX and CSV, from one description."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: columns with a number of digits for their figures, and rows.
+
+    Examples
+    --------
+    >>> table = Table("gains", "What it was worth.", ("arm", "G"), (("static", 24.65),), digits=1)
+    >>> print(table.markdown())
+    | arm | G |
+    | :--- | ---: |
+    | static | 24.6 |
+    <BLANKLINE>
+    What it was worth.
+    <BLANKLINE>
+    """
+
+    name: str
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    digits: int = 2
+
+    def _text(self, cell: Cell) -> str:
+        if cell is None:
+            return "–"
+        if isinstance(cell, float):
+            text = f"{cell:.{self.digits}f}"
+            # A rounded negative zero is zero.
+            return text.lstrip("-") if float(text) == 0 else text
+        return f"{cell:,}" if isinstance(cell, int) else cell
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, its caption below."""
+        figures = [self._is_figure(index) for index in range(len(self.columns))]
+        lines = [
+            _row(self.columns),
+            _row("---:" if figure else ":---" for figure in figures),
+            *(_row(self._text(cell) for cell in row) for row in self.rows),
+        ]
+        return "\n".join(lines) + f"\n\n{self.caption}\n"
+
+    def latex(self) -> str:
+        """Return the table in LaTeX (booktabs)."""
+        figures = [self._is_figure(index) for index in range(len(self.columns))]
+        layout = "".join("r" if figure else "l" for figure in figures)
+        body = [" & ".join(_escape(self._text(cell)) for cell in row) + r" \\" for row in self.rows]
+        return "\n".join(
+            [
+                r"\begin{table}[ht]",
+                r"\centering\small",
+                rf"\begin{{tabular}}{{{layout}}}\toprule",
+                " & ".join(map(_escape, self.columns)) + r" \\\midrule",
+                *body,
+                r"\bottomrule\end{tabular}",
+                rf"\caption{{{_escape(self.caption)}}}",
+                rf"\label{{tab:{self.name}}}",
+                r"\end{table}",
+                "",
+            ]
+        )
+
+    def csv(self) -> str:
+        """Return the table as comma-separated values, figures with six decimals."""
+        import csv
+        import io
+
+        sink = io.StringIO()
+        writer = csv.writer(sink, lineterminator="\n")
+        writer.writerow(self.columns)
+        for row in self.rows:
+            writer.writerow(
+                ["" if c is None else f"{c:.6f}" if isinstance(c, float) else c for c in row]
+            )
+        return sink.getvalue()
+
+    def _is_figure(self, column: int) -> bool:
+        return any(isinstance(row[column], int | float) for row in self.rows)
+
+
+def _row(cells: object) -> str:
+    return "| " + " | ".join(cells) + " |"  # type: ignore[arg-type]
+
+
+def _escape(text: str) -> str:
+    for plain, escaped in (("\\", r"\textbackslash{}"), ("%", r"\%"), ("_", r"\_"), ("&", r"\&")):
+        text = text.replace(plain, escaped)
+    return text.replace("#", r"\#").replace("–", "--").replace("Δ", r"$\Delta$")

@@ -1,0 +1,157 @@
+"""The studies by name: their settings, presets and tasks, and how a run of one is carried out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from larc.errors import LarcError
+from larc.settings import as_values, build, nearest
+from larc.studies import own_tasks, programs
+from larc.studies.episodic import (
+    EpisodicSettings,
+    Execution,
+    TaskSet,
+    carry_out,
+    evaluate_finally,
+)
+from larc.studies.runs import Run
+
+SWEEP = "sweep"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study: the class of its settings, its presets, and where its tasks come from."""
+
+    kind: str
+    settings: type[EpisodicSettings]
+    presets: Mapping[str, EpisodicSettings]
+    tasks: Callable[[Any], TaskSet]
+    reserved: Callable[[Any], TaskSet] | None = None
+
+
+STUDIES = {
+    study.kind: study
+    for study in (
+        Study(
+            programs.KIND,
+            programs.ProgramSettings,
+            programs.PRESETS,
+            programs.program_tasks,
+            programs.reserved_tasks,
+        ),
+        Study(own_tasks.KIND, own_tasks.TaskSettings, own_tasks.PRESETS, own_tasks.own_tasks),
+    )
+}
+
+
+def study_of(run: Run) -> Study:
+    """Return the study that a run is one of."""
+    if run.kind not in STUDIES:
+        raise LarcError(f"{run.path} is a run of {run.kind!r}, which has no tasks of its own.")
+    return STUDIES[run.kind]
+
+
+def settings_of(run: Run) -> EpisodicSettings:
+    """Return a run's settings as the dataclass they were made from."""
+    return build(study_of(run).settings, run.settings)
+
+
+def run_study(study: Study, settings: EpisodicSettings, out: Path, execution: Execution) -> Run:
+    """Carry a study out in a directory, or go on where it stopped."""
+    # Tasks first: what cannot be read is refused before a directory is made.
+    tasks = study.tasks(settings)
+    run = Run.start(out, study.kind, as_values(settings))
+    with run.locked():
+        carry_out(run, tasks, settings, execution)
+    return run
+
+
+def is_finished(out: Path) -> bool:
+    """Whether a directory holds a finished run."""
+    return (out / "config.json").exists() and (out / "manifest.json").exists()
+
+
+def final_evaluation(run: Run, execution: Execution) -> None:
+    """Make the one final evaluation of a run on its study's reserved tasks."""
+    study = study_of(run)
+    if study.reserved is None:
+        raise LarcError(f"a run of {study.kind} has no reserved tasks.")
+    if run.is_done("final-queries"):  # before the reserved cases are built
+        raise LarcError(f"{run.path} has had its final evaluation; a run has one.")
+    settings = settings_of(run)
+    with run.locked():
+        evaluate_finally(run, study.reserved(settings), settings, execution)
+
+
+def parse_sweep(study: Study, texts: list[str]) -> dict[str, list[str]]:
+    """Return the settings to vary and their values, from ``NAME=VALUE,VALUE`` texts.
+
+    Examples
+    --------
+    >>> parse_sweep(STUDIES["programs"], ["boundary=0,20", "rank=4"])
+    {'boundary': ['0', '20'], 'rank': ['4']}
+    """
+    known = list(as_values(study.settings()))
+    varied = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in known:
+            raise LarcError(f"there is no setting {name!r} to vary; {nearest(name, known)}")
+        if not values.strip():
+            raise LarcError(f"--sweep {text} gives no values; write NAME=VALUE,VALUE.")
+        varied[name] = [value.strip() for value in values.split(",")]
+    return varied
+
+
+def run_sweep(
+    study: Study,
+    settings: EpisodicSettings,
+    varied: Mapping[str, list[str]],
+    out: Path,
+    execution: Execution,
+) -> Run:
+    """Carry out one run for every combination of the varied settings, below one directory."""
+    combinations = [
+        dict(zip(varied, values, strict=True)) for values in itertools.product(*varied.values())
+    ]
+    variations = [build(study.settings, values, settings) for values in combinations]
+    facts = {"study": study.kind, "base": as_values(settings), "varied": dict(varied)}
+    sweep = Run.start(out, SWEEP, facts)
+    with sweep.locked():
+        for values, varied_settings in zip(combinations, variations, strict=True):
+            run_study(study, varied_settings, out / variation_name(values), execution)
+    return sweep
+
+
+def variation_name(values: Mapping[str, str]) -> str:
+    """Return the directory name of one combination.
+
+    Examples
+    --------
+    >>> variation_name({"boundary": "20", "rule": "sgd:0.1"})
+    'boundary=20,rule=sgd_0.1'
+    """
+    return ",".join(f"{name}={value.replace(':', '_')}" for name, value in values.items())
+
+
+def command_of(run: Run) -> str:
+    """Return a command that makes this run: the nearest preset, and what differs from it."""
+    study = study_of(run)
+    options = []
+    best: tuple[int, str, dict[str, Any]] | None = None
+    for name, preset in study.presets.items():
+        other = as_values(preset)
+        differing = {key: value for key, value in run.settings.items() if value != other.get(key)}
+        if best is None or len(differing) < best[0]:
+            best = (len(differing), name, differing)
+    assert best is not None
+    for key, value in best[2].items():
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        options.append(f" --{key.replace('_', '-')} {text}")
+    return f"larc study {study.kind} --preset {best[1]}{''.join(options)}"

@@ -1,0 +1,291 @@
+"""The episodic protocol: train arms, predict, and only then open what the predictions are about.
+
+Its parts are independent units of work: a training for each objective and seed, a set of
+predictions for each arm and seed. All trainings end before the first prediction; all predictions
+are written and hashed before the first query is opened.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from larc.errors import LarcError
+from larc.interventions import CELLS, predict
+from larc.learner import Learner
+from larc.progress import Display
+from larc.rules import parse_rule
+from larc.scoring import Limits
+from larc.settings import setting
+from larc.state import SlowState
+from larc.studies.engines import Files, perform_all
+from larc.studies.identity import provenance
+from larc.studies.parquet import predictions_content, queries_content
+from larc.studies.runs import Run, as_json, sha256
+from larc.substrate import Substrate, load_substrate
+from larc.tasks import Task
+from larc.training import AdamW, Trainer, TrainingSettings
+
+CHECKPOINT_EVERY = 8
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True)
+class EpisodicSettings:
+    """What decides the results of an episodic study."""
+
+    substrate: str = setting("smollm2-135m", "The frozen model: a preset, directory, file or id.")
+    adapter: str = setting("", "A PEFT LoRA directory that becomes part of the frozen model.")
+    device: str = setting("cpu", "Where the model runs.")
+    dtype: str = setting("float32", "Its precision: float32 or bfloat16.")
+    threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.")
+    boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.")
+    rank: int = setting(4, "The rank of the residual.")
+    rule: str = setting("sgd:0.1", "The update rule of an episode.")
+    inner_steps: int = setting(2, "Updates an episode makes on its support.")
+    objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
+    untrained: bool = setting(True, "Whether the untrained start is a further arm.")
+    seeds: tuple[int, ...] = setting((2026092811, 2026092812, 2026092813), "Training seeds.")
+    updates: int = setting(256, "Outer updates of each training.")
+    batch: int = setting(2, "Episodes in an outer update.")
+    learning_rate: float = setting(1e-3, "Of the outer AdamW.")
+    resamples: int = setting(10_000, "Bootstrap resamples of groups.")
+    prompt_limit: int = setting(384, "The most tokens of a prompt.")
+    candidate_limit: int = setting(32, "The most tokens of a candidate with its end.")
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Every kind of slow state that is evaluated."""
+        return (*self.objectives, *((UNTRAINED,) if self.untrained else ()))
+
+    @property
+    def limits(self) -> Limits:
+        """The token limits."""
+        return Limits(self.prompt_limit, self.candidate_limit)
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """What a study is about: tasks to train on, closed tasks to predict, and how to open them."""
+
+    training: Sequence[Task]
+    development: Sequence[Task]
+    names: Sequence[str]
+    texts: Sequence[str] = ()
+    open_queries: Callable[[], Sequence[Sequence[float]]] = field(default=lambda: ())
+
+    def __post_init__(self) -> None:
+        if any(task.query is not None for task in self.development):
+            raise LarcError("a development task came with its query; predictions need it closed.")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where a study is carried out. None of it changes a result."""
+
+    workers: int = setting(1, "Units of work done side by side, each in a process.")
+    engine: Literal["local", "ray"] = setting("local", "local, or ray for a Ray cluster.")
+    address: str = setting("", "The Ray cluster's address; a local one by default.")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One unit of work, with everything it depends on."""
+
+    name: str
+    settings: EpisodicSettings
+    arm: str
+    seed: int
+    tasks: Sequence[Task]
+    names: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    slow: bytes = b""
+    scratch: str = ""
+
+
+def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: Execution) -> None:
+    """Do whatever a run still lacks, in the order of evidence."""
+    display = Display()
+    trainings = [
+        Work(f"train-{arm}-{seed}", settings, arm, seed, tasks.training)
+        for arm in settings.objectives
+        for seed in settings.seeds
+    ]
+    _do(run, trainings, execution, display)
+    run.record("training finished", {"slow": _hashes(run, trainings, "slow.safetensors")})
+    predictions = [
+        Work(
+            f"predict-{arm}-{seed}",
+            settings,
+            arm,
+            seed,
+            tasks.development,
+            tasks.names,
+            tasks.texts,
+        )
+        for arm in settings.arms
+        for seed in settings.seeds
+    ]
+    _do(run, [_with_start(run, work) for work in predictions], execution, display)
+    hashes = _hashes(run, predictions, "predictions.parquet")
+    run.record("predictions written", {"predictions": hashes})
+    open_queries(run, tasks, "queries")
+
+
+def evaluate_finally(
+    run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: Execution
+) -> None:
+    """Predict and score reserved tasks with the states of a finished run: once, and on record."""
+    if run.is_done("final-queries"):
+        raise LarcError(f"{run.path} has had its final evaluation; a run has one.")
+    if not run.is_done("queries"):
+        raise LarcError(f"{run.path} is not finished; finish it before its final evaluation.")
+    run.record("final evaluation begun", {"tasks": len(tasks.development)})
+    works = [
+        Work(
+            f"final-{arm}-{seed}", settings, arm, seed, tasks.development, tasks.names, tasks.texts
+        )
+        for arm in settings.arms
+        for seed in settings.seeds
+    ]
+    _do(run, [_with_start(run, work) for work in works], execution, Display())
+    hashes = _hashes(run, works, "predictions.parquet")
+    run.record("final predictions written", {"predictions": hashes})
+    open_queries(run, tasks, "final-queries")
+
+
+def open_queries(run: Run, tasks: TaskSet, unit: str) -> None:
+    """Open the queries of tasks whose predictions are on record, and keep them."""
+    run.record(f"{unit} opened", {})
+    if not run.is_done(unit):
+        content = queries_content(tasks.names, tasks.development, tasks.open_queries())
+        run.finish_unit(unit, {"queries.parquet": content})
+    run.record(f"{unit} written", {"queries": sha256(run.unit_file(unit, "queries.parquet"))})
+
+
+def _do(run: Run, works: Sequence[Work], execution: Execution, display: Display) -> None:
+    left = [
+        replace(work, scratch=str(run.scratch(work.name).absolute()))
+        for work in works
+        if not run.is_done(work.name)
+    ]
+    alone = execution.workers == 1 and execution.engine == "local"
+    function = (lambda work: perform(work, display)) if alone else perform
+    with display.over(len(works), len(works) - len(left)):
+        for number, files in perform_all(
+            function,
+            left,
+            engine=execution.engine,
+            workers=execution.workers,
+            address=execution.address,
+        ):
+            run.finish_unit(left[number].name, files)
+            display.finished(left[number].name)
+
+
+def _hashes(run: Run, works: Sequence[Work], name: str) -> dict[str, str]:
+    return {work.name: sha256(run.unit_file(work.name, name)) for work in works}
+
+
+def _with_start(run: Run, work: Work) -> Work:
+    """Give a prediction the slow state it starts from; the untrained arm makes its own."""
+    if work.arm == UNTRAINED:
+        return work
+    return replace(work, slow=run.unit_file(f"train-{work.arm}-{work.seed}", "slow.safetensors"))
+
+
+@lru_cache(maxsize=1)
+def _substrate(source: str, adapter: str, device: str, dtype: str) -> Substrate:
+    return load_substrate(source, adapter=adapter or None, device=device, dtype=dtype)
+
+
+def perform(work: Work, display: Display | None = None) -> Files:
+    """Do one unit of work and return its files."""
+    settings = work.settings
+    torch.set_num_threads(settings.threads)
+    substrate = _substrate(settings.substrate, settings.adapter, settings.device, settings.dtype)
+    substrate.ledger.entries.clear()
+    started = time.perf_counter()
+    make = _train if work.name.startswith("train-") else _predict
+    files = make(work, substrate, display or Display())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    cost = {"seconds": round(time.perf_counter() - started, 3), "peak_bytes": peak}
+    return {
+        **files,
+        "ledger.json": as_json(substrate.ledger.as_rows()),
+        "cost.json": as_json(cost),
+        "provenance.json": as_json(provenance(substrate)),
+    }
+
+
+def _train(work: Work, substrate: Substrate, display: Display) -> Files:
+    settings = work.settings
+    slow = SlowState.initial(
+        substrate, rank=settings.rank, seed=work.seed, boundary=settings.boundary
+    )
+    how = TrainingSettings(
+        objective=work.arm,  # type: ignore[arg-type]  # checked by TrainingSettings itself
+        batch=settings.batch,
+        inner_steps=settings.inner_steps,
+        rule=parse_rule(settings.rule),
+        seed=work.seed,
+        outer=AdamW(learning_rate=settings.learning_rate),
+    )
+    trainer = Trainer(substrate, slow, work.tasks, how, settings.limits)
+    losses: list[float] = []
+    checkpoint = Path(work.scratch) / "checkpoint.safetensors"
+    # A worker on another machine has no such directory, and does its unit in one go.
+    resumable = bool(work.scratch) and checkpoint.parent.is_dir()
+    if resumable and checkpoint.exists():
+        notes = trainer.restore(checkpoint)
+        losses = notes["losses"]
+        substrate.ledger.load_rows(notes["ledger"])
+    display.unit(work.name, settings.updates, trainer.updates)
+    while trainer.updates < settings.updates:
+        losses.append(trainer.advance())
+        display.update(trainer.updates, losses[-1])
+        if resumable and trainer.updates % CHECKPOINT_EVERY == 0:
+            trainer.save(checkpoint, {"losses": losses, "ledger": substrate.ledger.as_rows()})
+    return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+
+
+def _predict(work: Work, substrate: Substrate, display: Display) -> Files:
+    settings = work.settings
+    display.unit(work.name, 0, 0)
+    if work.slow:
+        slow = SlowState.from_bytes(work.slow, work.name).to(substrate.device)
+    else:
+        slow = SlowState.initial(
+            substrate, rank=settings.rank, seed=work.seed, boundary=settings.boundary
+        )
+    found = predict(
+        substrate,
+        slow,
+        work.tasks,
+        seed=work.seed,
+        rule=parse_rule(settings.rule),
+        inner_steps=settings.inner_steps,
+        limits=settings.limits,
+    )
+    policies: dict[str, Sequence[Any]] = {cell: getattr(found, cell) for cell in CELLS}
+    if work.texts:
+        # Feedback as text, read at the slow state itself: nothing is adapted.
+        learner = Learner(substrate, slow, limits=settings.limits)
+        start = learner.begin()
+        with substrate.ledger.operation("text"):
+            reads = learner.read_many(
+                [
+                    (start, text, t.candidates)
+                    for text, t in zip(work.texts, work.tasks, strict=True)
+                ]
+            )
+        policies["text"] = [read.double().numpy() for read in reads]
+    content = predictions_content(work.arm, work.seed, work.names, work.tasks, policies)
+    return {"predictions.parquet": content}

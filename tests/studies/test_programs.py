@@ -1,0 +1,263 @@
+"""The program-selection study, run from its command on the tiny model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import larc
+from larc.cli import main
+from larc.programs import ProgramEpisode
+from larc.studies import episodic
+from larc.studies.parquet import from_parquet
+from larc.studies.programs import PRESETS, program_tasks
+from larc.studies.runs import Run
+
+GOLDEN = Path(__file__).parent / "golden"
+SMALL = ["--seeds", "2026092811", "--updates", "2", "--objectives", "adapted", "--resamples", "200"]
+
+
+def small(out, *options):
+    return main(["study", "programs", "--preset", "smoke", "--out", str(out), *SMALL, *options])
+
+
+def predictions(out):
+    return {
+        path.parent.name: path.read_bytes()
+        for path in sorted(out.glob("units/predict-*/predictions.parquet"))
+    }
+
+
+def test_the_presets_are_what_the_issue_of_the_study_asks_for():
+    paper, quick = PRESETS["paper"], PRESETS["quick"]
+    assert paper.seeds == (2026092811, 2026092812, 2026092813)
+    assert (paper.updates, paper.batch, paper.inner_steps, paper.rule) == (256, 2, 2, "sgd:0.1")
+    assert (paper.boundary, paper.rank, paper.resamples) == (0, 4, 10_000)
+    assert (quick.substrate, quick.boundary, len(quick.seeds)) == ("smollm2-135m", 20, 1)
+    for preset in (paper, quick):
+        tasks = program_tasks(preset)
+        assert (len(tasks.training), len(tasks.development)) == (2 * 16 * 4, 2 * 8 * 4)
+        assert preset.arms == ("static", "adapted", "untrained")
+
+
+def test_the_tables_of_smoke_are_pinned(smoke):
+    """A change here is a change of the science: update the golden files only for a reason."""
+    for name in ("endpoint", "contrasts", "controls", "secondary", "ledger"):
+        table = (smoke / "tables" / f"{name}.md").read_text()
+        assert table == (GOLDEN / f"{name}.md").read_text(), name
+
+
+def test_a_run_explains_itself(smoke):
+    assert {path.name for path in smoke.iterdir()} >= {
+        "config.json",
+        "evidence.jsonl",
+        "manifest.json",
+        "report.md",
+        "tables",
+        "figures",
+        "units",
+    }
+    for name in ("result", "curves", "groups"):
+        assert (smoke / "figures" / f"{name}.svg").read_text().startswith("<?xml")
+        assert (smoke / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    for kind in ("md", "tex", "csv"):
+        assert (smoke / "tables" / f"contrasts.{kind}").stat().st_size > 100
+    report = (smoke / "report.md").read_text()
+    assert "larc study programs --preset smoke" in report
+    manifest = json.loads((smoke / "manifest.json").read_text())
+    assert len(manifest["made_with"]) == 1
+    tiny = larc.load_substrate("tiny").identity
+    assert manifest["made_with"][0]["substrate"]["weights"] == tiny.weights
+
+
+def test_arms_are_paired_in_their_first_factors(smoke):
+    run = Run(smoke)
+    for seed in (2026092811, 2026092812):
+        slow = [
+            larc.SlowState.from_bytes(run.unit_file(f"train-{arm}-{seed}", "slow.safetensors"))
+            for arm in ("static", "adapted")
+        ]
+        assert slow[0].origin.equal(slow[1].origin)
+        assert slow[0].version == slow[1].version == 8
+        assert not slow[0].factors.equal(slow[1].factors)
+
+
+def test_arms_start_from_the_same_read_when_untrained_and_resets_agree(smoke):
+    for path in smoke.glob("units/predict-*/predictions.parquet"):
+        rows = from_parquet(path.read_bytes(), path.name)
+        reads = {(row["cell"], row["name"]): row["policy"] for row in rows}
+        cells = {cell for cell, _ in reads}
+        assert cells == {"real_keep", "real_reset", "sham_keep", "sham_reset", "text"}
+        for (cell, name), policy in reads.items():
+            if cell == "real_reset":
+                assert policy == reads["sham_reset", name]
+                assert sum(policy) == pytest.approx(1, abs=1e-6)
+
+
+def test_the_static_arm_does_the_same_support_work(smoke):
+    run = Run(smoke)
+    ledgers = [
+        json.loads(run.unit_file(f"train-{arm}-2026092811", "ledger.json"))
+        for arm in ("static", "adapted")
+    ]
+    assert ledgers[0] == ledgers[1]
+
+
+def test_a_finished_run_says_so_and_does_nothing(smoke, capsys):
+    before = {path: path.stat().st_mtime_ns for path in smoke.rglob("*") if path.name != "lock"}
+    assert main(["study", "programs", "--preset", "smoke", "--out", str(smoke)]) == 0
+    assert "finished already" in capsys.readouterr().out
+    after = {path: path.stat().st_mtime_ns for path in smoke.rglob("*") if path.name != "lock"}
+    assert after == before
+
+
+def test_a_run_with_other_settings_is_refused(smoke, capsys):
+    arguments = ["study", "programs", "--preset", "smoke", "--rank", "2", "--out", str(smoke)]
+    assert main(arguments) == 1
+    assert "rank = 4, not 2" in capsys.readouterr().err
+
+
+def test_reports_are_made_again_from_what_was_saved_byte_for_byte(smoke, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(smoke, copy)
+    for place in ("tables", "figures"):
+        shutil.rmtree(copy / place)
+    assert main(["report", str(copy)]) == 0
+    for path in sorted(smoke.rglob("*")):
+        if path.is_file() and path.name not in ("lock",):
+            assert (copy / path.relative_to(smoke)).read_bytes() == path.read_bytes(), path
+    assert main(["verify", str(copy)]) == 0
+
+
+def test_queries_are_opened_only_after_predictions_are_on_record(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    real = ProgramEpisode.query_losses.fget
+    opened = []
+
+    def watched(episode):
+        if episode.group.split == "development":
+            events = [entry["event"] for entry in Run(out).evidence()]
+            assert events == ["training finished", "predictions written", "queries opened"]
+            opened.append(episode.name)
+        return real(episode)
+
+    monkeypatch.setattr(ProgramEpisode, "query_losses", property(watched))
+    assert small(out) == 0
+    assert len(opened) == 16
+
+
+def test_a_stopped_run_carries_on_to_the_same_predictions(tmp_path, monkeypatch):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    monkeypatch.setattr(episodic, "CHECKPOINT_EVERY", 1)
+    assert small(whole) == 0
+    advance, calls = episodic.Trainer.advance, []
+
+    def interrupted(trainer):
+        calls.append(trainer.updates)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return advance(trainer)
+
+    monkeypatch.setattr(episodic.Trainer, "advance", interrupted)
+    assert small(stopped) == 130
+    assert (stopped / "units/train-adapted-2026092811/checkpoint.safetensors").exists()
+    assert small(stopped) == 0
+    assert calls == [0, 1, 1]  # the first update was not made again
+    assert predictions(stopped) == predictions(whole)
+    for name in ("curve.json", "ledger.json", "slow.safetensors"):
+        unit = f"units/train-adapted-2026092811/{name}"
+        assert (stopped / unit).read_bytes() == (whole / unit).read_bytes()
+    assert not (stopped / "units/train-adapted-2026092811/checkpoint.safetensors").exists()
+
+
+def test_processes_side_by_side_give_the_same_predictions(tmp_path):
+    assert small(tmp_path / "serial") == 0
+    assert small(tmp_path / "parallel", "--workers", "2") == 0
+    assert predictions(tmp_path / "parallel") == predictions(tmp_path / "serial")
+
+
+def test_ray_gives_the_same_predictions(tmp_path):
+    pytest.importorskip("ray")
+    assert small(tmp_path / "serial") == 0
+    assert small(tmp_path / "ray", "--engine", "ray") == 0
+    assert predictions(tmp_path / "ray") == predictions(tmp_path / "serial")
+
+
+def test_a_sweep_is_one_command_with_one_report(tmp_path):
+    out = tmp_path / "sweep"
+    assert small(out, "--sweep", "boundary=0,2", "--sweep", "rule=sgd:1.0,sgd:0.1") == 0
+    table = (out / "tables" / "sweep.md").read_text()
+    assert table.count("| adapted |") == 4
+    assert "| boundary | rule | Arm |" in table
+    assert (out / "boundary=2,rule=sgd_0.1" / "report.md").exists()
+    assert main(["verify", str(out)]) == 0
+
+
+def test_fewer_examples_are_a_setting_like_any_other(tmp_path):
+    assert small(tmp_path / "one", "--support", "1") == 0
+    rows = from_parquet((tmp_path / "one/units/queries/queries.parquet").read_bytes(), "queries")
+    assert all(set(row["support"]) <= {0.0, 1.0} for row in rows)
+
+
+def test_the_final_evaluation_is_explicit_recorded_and_happens_once(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert small(out) == 0
+    events = [entry["event"] for entry in Run(out).evidence()]
+    assert not any("final" in event for event in events)
+    assert main(["study", "final", str(out)]) == 0
+    events = [entry["event"] for entry in Run(out).evidence()]
+    assert events[4:] == [
+        "final evaluation begun",
+        "final predictions written",
+        "final-queries opened",
+        "final-queries written",
+    ]
+    assert "reserved groups" in (out / "tables" / "final-controls.md").read_text()
+    assert main(["verify", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["study", "final", str(out)]) == 1
+    assert "a run has one" in capsys.readouterr().err
+
+
+def test_the_final_evaluation_waits_for_the_run(tmp_path, capsys):
+    run = Run.start(tmp_path / "run", "programs", json.loads(_settings()))
+    assert main(["study", "final", str(run.path)]) == 1
+    assert "not finished" in capsys.readouterr().err
+
+
+def _settings():
+    from larc.settings import as_values
+
+    return json.dumps(as_values(PRESETS["smoke"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--boundry", "2"], "did you mean '--boundary'?"),
+        (["--rank", "four"], "it takes a whole number"),
+        (["--rule", "adam"], "names no update rule"),
+        (["--objectives", "best"], "is unknown"),
+        (["--boundary", "9"], "boundaries 0"),
+        (["--sweep", "bundary=1"], "did you mean 'boundary'?"),
+        (["--substrate", "nothing-here"], "no model could be loaded"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path, capsys, monkeypatch, options, message):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert small(tmp_path / "run", *options) in (1, 2)
+    assert message in capsys.readouterr().err
+
+
+def test_settings_come_from_a_file_too(tmp_path, capsys):
+    config = tmp_path / "study.yaml"
+    config.write_text("rank: 2\nupdates: 1\nseeds: [2026092811]\nobjectives: [static]\n")
+    out = tmp_path / "run"
+    arguments = ["study", "programs", "--preset", "smoke", "--config", str(config)]
+    assert main([*arguments, "--updates", "2", "--out", str(out)]) == 0
+    assert Run(out).settings["rank"] == 2
+    assert Run(out).settings["updates"] == 2  # the command line is heard last
+    config.write_text("rnk: 2\n")
+    assert main([*arguments, "--out", str(out)]) == 1
+    assert "did you mean 'rank'" in capsys.readouterr().err
