@@ -44,9 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from larc.studies.adapter import AdapterSettings
     from larc.studies.catalog import STUDIES
-    from larc.studies.episodic import Execution
+    from larc.studies.options import AdapterSettings, Execution
 
     parser = argparse.ArgumentParser(
         prog="larc", description="Learning from feedback inside a frozen language model."
@@ -125,7 +124,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 def _study(arguments: argparse.Namespace) -> None:
     from larc.studies.catalog import STUDIES, is_finished, parse_sweep, run_study, run_sweep
-    from larc.studies.episodic import Execution
+    from larc.studies.options import Execution
 
     study = STUDIES[arguments.study]
     settings = study.presets[arguments.preset]
@@ -147,7 +146,7 @@ def _study(arguments: argparse.Namespace) -> None:
 
 def _final(arguments: argparse.Namespace) -> None:
     from larc.studies.catalog import final_evaluation
-    from larc.studies.episodic import Execution
+    from larc.studies.options import Execution
     from larc.studies.runs import Run
 
     run = Run(arguments.path)
@@ -176,7 +175,8 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 def _adapter(arguments: argparse.Namespace) -> None:
     from larc.progress import tracked
-    from larc.studies.adapter import AdapterSettings, train_adapter
+    from larc.studies.adapter import train_adapter
+    from larc.studies.options import AdapterSettings
 
     settings = build(AdapterSettings, _given(arguments, AdapterSettings))
     with tracked("adapter", settings.updates) as on_update:

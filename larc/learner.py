@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from larc.errors import LarcError
-from larc.files import load_state, save_state
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors, apply_residual
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import Feedback, Limits, Question, ask, chunks, energies, policy
 from larc.state import SlowState
+from larc.stored import load_state, save_state
 from larc.substrate.frozen import Substrate
 from larc.substrate.views import layer_list
 

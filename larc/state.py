@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 
 from larc.errors import LarcError
-from larc.files import pack_state, unpack_state
 from larc.residual import Factors, initial_factors
+from larc.stored import pack_state, unpack_state
 from larc.substrate.frozen import Substrate
 from larc.substrate.identity import hash_json, hash_tensors
 

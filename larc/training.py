@@ -14,12 +14,12 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from larc.errors import LarcError
-from larc.files import load_state, save_state
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import CandidateLosses, Limits
 from larc.state import SlowState
+from larc.stored import load_state, save_state
 from larc.substrate.frozen import Substrate
 from larc.substrate.identity import hash_json
 from larc.tasks import Task

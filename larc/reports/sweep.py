@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from larc.reports.episodic import load_results
@@ -12,8 +13,6 @@ from larc.studies.runs import Run
 
 def sweep_tables(sweep: Run) -> list[Table]:
     """Return a table of errors, gains and cost, a row for each combination and arm."""
-    import itertools
-
     varied: dict[str, list[str]] = sweep.settings["varied"]
     rows: list[list[Any]] = []
     for values in itertools.product(*varied.values()):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Cell = str | int | float | None
@@ -71,9 +73,6 @@ class Table:
 
     def csv(self) -> str:
         """Return the table as comma-separated values, figures with six decimals."""
-        import csv
-        import io
-
         sink = io.StringIO()
         writer = csv.writer(sink, lineterminator="\n")
         writer.writerow(self.columns)
@@ -87,8 +86,9 @@ class Table:
         return any(isinstance(row[column], int | float) for row in self.rows)
 
 
-def _row(cells: object) -> str:
-    return "| " + " | ".join(cells) + " |"  # type: ignore[arg-type]
+def _row(cells: Iterable[str]) -> str:
+    # A bar would end the cell.
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 def _escape(text: str) -> str:

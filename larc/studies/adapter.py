@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,14 @@ from torch import Tensor
 from larc.errors import LarcError
 from larc.files import write_whole
 from larc.programs import build_episode, render, run, split_groups
-from larc.settings import as_values, setting
+from larc.settings import as_values
+from larc.studies.options import AdapterSettings
 from larc.substrate import load_substrate
 from larc.substrate.frozen import Substrate
 
 RANK = 16
 ALPHA = 32
 LINEAGE_FILE = "larc_adapter.json"
-
-
-@dataclass(frozen=True)
-class AdapterSettings:
-    """How a semantic adapter is trained."""
-
-    substrate: str = setting("smollm2-135m", "The frozen model the adapter is for.")
-    out: str = setting("adapter", "The directory to write.")
-    updates: int = setting(300, "Optimiser updates.")
-    batch: int = setting(16, "Examples in each update.")
-    learning_rate: float = setting(1e-3, "AdamW's learning rate.")
-    seed: int = setting(2026092800, "Draws the examples and the first weights.")
 
 
 def train_adapter(

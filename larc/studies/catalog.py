@@ -11,13 +11,7 @@ from typing import Any
 from larc.errors import LarcError
 from larc.settings import as_values, build, nearest
 from larc.studies import own_tasks, programs
-from larc.studies.episodic import (
-    EpisodicSettings,
-    Execution,
-    TaskSet,
-    carry_out,
-    evaluate_finally,
-)
+from larc.studies.options import EpisodicSettings, Execution, TaskSet
 from larc.studies.runs import Run
 
 SWEEP = "sweep"
@@ -63,6 +57,8 @@ def settings_of(run: Run) -> EpisodicSettings:
 
 def run_study(study: Study, settings: EpisodicSettings, out: Path, execution: Execution) -> Run:
     """Carry a study out in a directory, or go on where it stopped."""
+    from larc.studies.episodic import carry_out
+
     # Tasks first: what cannot be read is refused before a directory is made.
     tasks = study.tasks(settings)
     run = Run.start(out, study.kind, as_values(settings))
@@ -78,6 +74,8 @@ def is_finished(out: Path) -> bool:
 
 def final_evaluation(run: Run, execution: Execution) -> None:
     """Make the one final evaluation of a run on its study's reserved tasks."""
+    from larc.studies.episodic import evaluate_finally
+
     study = study_of(run)
     if study.reserved is None:
         raise LarcError(f"a run of {study.kind} has no reserved tasks.")

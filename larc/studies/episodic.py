@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,11 +22,10 @@ from larc.interventions import CELLS, predict
 from larc.learner import Learner
 from larc.progress import Display
 from larc.rules import parse_rule
-from larc.scoring import Limits
-from larc.settings import setting
 from larc.state import SlowState
 from larc.studies.engines import Files, perform_all
 from larc.studies.identity import provenance
+from larc.studies.options import UNTRAINED, EpisodicSettings, Execution, TaskSet
 from larc.studies.parquet import predictions_content, queries_content
 from larc.studies.runs import Run, as_json, sha256
 from larc.substrate import Substrate, load_substrate
@@ -34,65 +33,6 @@ from larc.tasks import Task
 from larc.training import AdamW, Trainer, TrainingSettings
 
 CHECKPOINT_EVERY = 8
-UNTRAINED = "untrained"
-
-
-@dataclass(frozen=True)
-class EpisodicSettings:
-    """What decides the results of an episodic study."""
-
-    substrate: str = setting("smollm2-135m", "The frozen model: a preset, directory, file or id.")
-    adapter: str = setting("", "A PEFT LoRA directory that becomes part of the frozen model.")
-    device: str = setting("cpu", "Where the model runs.")
-    dtype: str = setting("float32", "Its precision: float32 or bfloat16.")
-    threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.")
-    boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.")
-    rank: int = setting(4, "The rank of the residual.")
-    rule: str = setting("sgd:0.1", "The update rule of an episode.")
-    inner_steps: int = setting(2, "Updates an episode makes on its support.")
-    objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
-    untrained: bool = setting(True, "Whether the untrained start is a further arm.")
-    seeds: tuple[int, ...] = setting((2026092811, 2026092812, 2026092813), "Training seeds.")
-    updates: int = setting(256, "Outer updates of each training.")
-    batch: int = setting(2, "Episodes in an outer update.")
-    learning_rate: float = setting(1e-3, "Of the outer AdamW.")
-    resamples: int = setting(10_000, "Bootstrap resamples of groups.")
-    prompt_limit: int = setting(384, "The most tokens of a prompt.")
-    candidate_limit: int = setting(32, "The most tokens of a candidate with its end.")
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Every kind of slow state that is evaluated."""
-        return (*self.objectives, *((UNTRAINED,) if self.untrained else ()))
-
-    @property
-    def limits(self) -> Limits:
-        """The token limits."""
-        return Limits(self.prompt_limit, self.candidate_limit)
-
-
-@dataclass(frozen=True)
-class TaskSet:
-    """What a study is about: tasks to train on, closed tasks to predict, and how to open them."""
-
-    training: Sequence[Task]
-    development: Sequence[Task]
-    names: Sequence[str]
-    texts: Sequence[str] = ()
-    open_queries: Callable[[], Sequence[Sequence[float]]] = field(default=lambda: ())
-
-    def __post_init__(self) -> None:
-        if any(task.query is not None for task in self.development):
-            raise LarcError("a development task came with its query; predictions need it closed.")
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Where a study is carried out. None of it changes a result."""
-
-    workers: int = setting(1, "Units of work done side by side, each in a process.")
-    engine: Literal["local", "ray"] = setting("local", "local, or ray for a Ray cluster.")
-    address: str = setting("", "The Ray cluster's address; a local one by default.")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from larc.errors import LarcError
 from larc.settings import setting
-from larc.studies.episodic import EpisodicSettings, TaskSet
+from larc.studies.options import EpisodicSettings, TaskSet
 from larc.tasks import Task
 
 KIND = "tasks"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from larc.programs import FAMILIES, ProgramEpisode, Split, build_episodes, split_groups, to_task
 from larc.settings import setting
-from larc.studies.episodic import EpisodicSettings, TaskSet
+from larc.studies.options import EpisodicSettings, TaskSet
 from larc.tasks import Task
 
 KIND = "programs"

@@ -5,7 +5,8 @@ import torch
 
 import larc
 from larc.programs import split_groups
-from larc.studies.adapter import AdapterSettings, historical_examples, train_adapter
+from larc.studies.adapter import historical_examples, train_adapter
+from larc.studies.options import AdapterSettings
 
 pytest.importorskip("peft")
 
