@@ -1,6 +1,9 @@
 import os
 from pathlib import Path
 
+# As the command line does, and before torch is loaded: threads that wait do not spin.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 import torch
 
