@@ -59,9 +59,13 @@ class Episode:
 
     def reset(self) -> None:
         """Go back to the slow state this episode was begun with, and to the start of its stream."""
+        self.forget()
+        self.stream: np.random.Generator = np.random.default_rng(self.seed)
+
+    def forget(self) -> None:
+        """Go back to the slow state, with the private stream left where it is."""
         self.factors: Factors = self.slow.factors.copy()
         self.step: int = 0
-        self.stream: np.random.Generator = np.random.default_rng(self.seed)
 
     @property
     def slow_version(self) -> int:

@@ -338,6 +338,8 @@ class CandidateLosses:
 class Label:
     """Feedback that names the right candidate; an episode raises its probability.
 
+    ``offsets`` are added to the energies first: a fixed bias per candidate, as a calibration fits.
+
     Examples
     --------
     >>> Label("2+2=", ["4", "5"], 2)
@@ -349,9 +351,13 @@ class Label:
     prompt: str
     candidates: Sequence[str]
     index: int
+    offsets: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidates", tuple(self.candidates))
+        if self.offsets:
+            offsets = checked_losses(self.offsets, len(self.candidates), "offsets")
+            object.__setattr__(self, "offsets", offsets)
         if not 0 <= self.index < len(self.candidates):
             raise LarcError(
                 f"index {self.index} names no candidate; give 0 to {len(self.candidates) - 1}."
@@ -359,6 +365,8 @@ class Label:
 
     def loss(self, scores: Tensor) -> Tensor:
         """Return the cross-entropy of the label at these energies."""
+        if self.offsets:
+            scores = scores + torch.tensor(self.offsets, device=scores.device)
         return label_cross_entropy(scores, self.index)
 
 

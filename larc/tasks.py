@@ -50,7 +50,9 @@ class Task:
             object.__setattr__(self, "query", checked_losses(self.query, len(self.candidates)))
 
 
-def checked_losses(losses: Sequence[float], candidates: int) -> tuple[float, ...]:
+def checked_losses(
+    losses: Sequence[float], candidates: int, what: str = "losses"
+) -> tuple[float, ...]:
     """Return the losses as floats, refusing a wrong number of them or one that is not finite.
 
     Examples
@@ -58,14 +60,13 @@ def checked_losses(losses: Sequence[float], candidates: int) -> tuple[float, ...
     >>> checked_losses([0, 1], candidates=3)
     Traceback (most recent call last):
     ...
-    larc.errors.LarcError: 2 losses were given for 3 candidates; give one loss per candidate.
+    larc.errors.LarcError: 2 losses were given for 3 candidates; give one each.
     """
     values = tuple(float(loss) for loss in losses)
     if len(values) != candidates:
         raise LarcError(
-            f"{len(values)} losses were given for {candidates} candidates; "
-            "give one loss per candidate."
+            f"{len(values)} {what} were given for {candidates} candidates; give one each."
         )
     if not all(math.isfinite(value) for value in values):
-        raise LarcError(f"a loss is not finite: {values}; give finite losses only.")
+        raise LarcError(f"the {what} {values} are not all finite; give finite ones only.")
     return values

@@ -19,8 +19,8 @@ from larc.ci.experts import (
 from larc.ci.jobs import LABELS, Job, LeftOut, Observation, Reason, job_from_row, label_of
 from larc.ci.memory import Case, CaseMemory, MemoryLimits, case_of
 from larc.ci.prompts import ci_prompt
-from larc.ci.queue import Arrive, Ask, order_events, split_streams
 from larc.ci.readers import read_jobs
+from larc.stream.queue import Arrive, Ask, order_events, split_streams
 
 __all__ = [
     "EXPERTS",

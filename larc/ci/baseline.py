@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from larc.ci.accounting import Accounting
 from larc.ci.experts import EXPERTS, Arrival, Forecast, Hedge4, HedgeSettings, half_brier
 from larc.ci.jobs import Job
-from larc.ci.queue import Ask, order_events, split_streams
+from larc.stream.queue import Ask, order_events, split_streams
 
 #: Everything that is scored.
 PREDICTORS = ("hedge4", *EXPERTS)

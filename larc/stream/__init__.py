@@ -1,0 +1,23 @@
+"""Feedback that arrives late: questions in time, many states answering them, labels afterwards.
+
+Nothing here knows what is asked. What a question's prompt shows of the past, and who else answers
+it, is the business of the room that supplies the questions.
+"""
+
+from larc.stream.items import Item, PlainRoom, Room
+from larc.stream.paths import PathSpec
+from larc.stream.queue import Arrive, Ask, order_events, split_streams
+from larc.stream.session import Session, SessionLimits
+
+__all__ = [
+    "Arrive",
+    "Ask",
+    "Item",
+    "PathSpec",
+    "PlainRoom",
+    "Room",
+    "Session",
+    "SessionLimits",
+    "order_events",
+    "split_streams",
+]

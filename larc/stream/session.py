@@ -1,0 +1,272 @@
+"""A live session: every path's private state along one stream, and what is still awaited.
+
+The order of one batch of labels: every path's factors are updated, all in one physical batch, with
+the prompts kept from when the questions were asked; then the room takes the labels in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from larc.errors import LarcError
+from larc.learner import Episode, Learner, Update
+from larc.residual import Factors
+from larc.scoring import Label
+from larc.state import SlowState
+from larc.stored import load_state, save_state
+from larc.stream.items import Item, Room
+from larc.stream.paths import PathSpec
+
+SESSION_FILE = "larc live session, version 1"
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """The most bytes a session may hold: of feedback still awaited, and in all."""
+
+    pending: int = 2 * 2**20
+    total: int = 4 * 2**20
+
+
+class SessionFull(LarcError):
+    """A limit of a session was reached; nothing was lost, and a larger limit carries on."""
+
+
+class Session:
+    """The states of several paths along one stream.
+
+    Parameters
+    ----------
+    learner
+        Reads and updates; its slow state is the start called ``trained``.
+    paths
+        The ways to answer.
+    room
+        Puts the questions.
+    seed
+        Of the private random streams, one per path.
+    starts
+        Further slow states by name, for paths that start elsewhere.
+    limits
+        What the session may hold.
+
+    Examples
+    --------
+    >>> import larc
+    >>> from larc.stream import Item, PathSpec, PlainRoom, Session
+    >>> substrate = larc.load_substrate("tiny")
+    >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
+    >>> session = Session(learner, [PathSpec("keep"), PathSpec("reset", retention="reset")],
+    ...                   PlainRoom(), seed=1)
+    >>> item = Item("a", asked=0, arrives=5, candidates=("up", "down"), label=0, prompt="Next: ")
+    >>> before = session.ask([item])
+    >>> bool((before["keep"] == before["reset"]).all()), list(session.pending)
+    (True, ['a'])
+    >>> updates = session.arrive([item])
+    >>> again = session.ask([Item("b", 6, 9, ("up", "down"), 0, prompt="Next: ")])
+    >>> bool(again["keep"][0, 0] > again["reset"][0, 0])
+    True
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        paths: Sequence[PathSpec],
+        room: Room,
+        *,
+        seed: int,
+        starts: Mapping[str, SlowState] | None = None,
+        limits: SessionLimits | None = None,
+    ) -> None:
+        if len({path.name for path in paths}) < len(paths):
+            raise LarcError("two paths have one name; name each differently.")
+        self.learner = learner
+        self.paths = tuple(paths)
+        self.room = room
+        self.limits = limits or SessionLimits()
+        self.pending: dict[str, dict[str, str]] = {}
+        self.events = 0
+        own = {"trained": learner.slow, **(starts or {})}
+        learners = {
+            name: Learner(learner.substrate, slow, learner.rule, limits=learner.limits)
+            for name, slow in own.items()
+        }
+        # A state that never learns is one state for all the paths that read it.
+        resting = {name: one.begin() for name, one in learners.items()}
+        self.episodes: dict[str, Episode] = {}
+        for number, path in enumerate(self.paths):
+            if path.start not in learners:
+                raise LarcError(
+                    f"path {path.name!r} starts from {path.start!r}, which was not given."
+                )
+            stream = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
+            begin = learners[path.start].begin
+            self.episodes[path.name] = begin(stream) if path.learns else resting[path.start]
+
+    def ask(self, items: Sequence[Item]) -> dict[str, NDArray[np.float64]]:
+        """Answer questions now; returns each path's probabilities, ``[items, candidates]``.
+
+        Every question is kept as it was put, under each view, until its label arrives.
+        """
+        put = {item.name: dict(self.room.prompts(item)) for item in items}
+        self._check_room_for(put)
+        requests = [
+            (self.episodes[path.name], put[item.name][path.view], item.candidates)
+            for path in self.paths
+            for item in items
+        ]
+        reads = [read.double().numpy() for read in self.learner.read_many(requests)]
+        answers = {}
+        for number, path in enumerate(self.paths):
+            own = np.stack(reads[number * len(items) : (number + 1) * len(items)])
+            answers[path.name] = with_offsets(own, path.offsets)
+        self.pending.update(put)
+        self.events += 1
+        return answers
+
+    def arrive(self, items: Sequence[Item]) -> dict[str, Update]:
+        """Learn from labels that arrive together; returns what each learning path's update did."""
+        missing = [item.name for item in items if item.name not in self.pending]
+        if missing:
+            raise LarcError(f"the label of {missing[0]!r} arrived, but it was never asked.")
+        learning = [path for path in self.paths if path.learns]
+        before: dict[str, Factors] = {}
+        updates = []
+        for path in learning:
+            episode = self.episodes[path.name]
+            if path.retention == "latest":
+                episode.forget()
+            before[path.name] = episode.factors
+            updates.append((episode, [self._label(path, episode, item) for item in items]))
+        done = self.learner.update_many(updates)
+        for path in learning:
+            if path.scale != 1.0:
+                _shrink(self.episodes[path.name], before[path.name], path.scale)
+        self.room.learned(items)
+        for item in items:
+            del self.pending[item.name]
+        self.events += 1
+        return dict(zip((path.name for path in learning), done, strict=True))
+
+    def _label(self, path: PathSpec, episode: Episode, item: Item) -> Label:
+        label = item.label
+        if path.permuted:
+            order = episode.stream.permutation(len(item.candidates))
+            label = int(np.argsort(order)[label])  # the inverse permutation, applied to the target
+        prompt = self.pending[item.name][path.view]
+        return Label(prompt, item.candidates, label, path.offsets)
+
+    # What a session holds ------------------------------------------------------------------------
+
+    @property
+    def pending_size(self) -> int:
+        """Bytes of the feedback still awaited: names and prompts."""
+        return _size(self.pending)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all live state: factors, random streams, the room's memory, what is awaited."""
+        states = {id(episode): episode for episode in self.episodes.values()}.values()
+        numbers = sum(4 * episode.factors.numbers for episode in states)
+        streams = sum(len(str(episode.stream.bit_generator.state)) for episode in states)
+        return numbers + streams + self.room.size + self.pending_size
+
+    def _check_room_for(self, put: Mapping[str, Mapping[str, str]]) -> None:
+        more = _size(put)
+        for name, size, limit in (
+            ("pending", self.pending_size + more, self.limits.pending),
+            ("total", self.size + more, self.limits.total),
+        ):
+            if size > limit:
+                raise SessionFull(
+                    f"a session would hold {size} bytes, over its {name} limit of {limit}; "
+                    "everything up to here is kept: raise the limit and carry on."
+                )
+
+    # Saving and going on -------------------------------------------------------------------------
+
+    def save(self, path: str | Path, notes: Any = None) -> None:
+        """Write everything the next event depends on to one file, with the caller's own notes."""
+        tensors, episodes = {}, {}
+        for spec in self.paths:
+            episode = self.episodes[spec.name]
+            tensors[f"{spec.name}.A"] = episode.factors.A
+            tensors[f"{spec.name}.B"] = episode.factors.B
+            episodes[spec.name] = {
+                "step": episode.step,
+                "stream": episode.stream.bit_generator.state,
+                "slow": episode.slow.digest,
+            }
+        facts = {
+            "paths": [asdict(spec) for spec in self.paths],
+            "episodes": episodes,
+            "pending": self.pending,
+            "room": self.room.state(),
+            "events": self.events,
+            "notes": notes,
+        }
+        save_state(path, SESSION_FILE, tensors, facts)
+
+    def restore(self, path: str | Path) -> Any:
+        """Go back to a saved point of this same session; returns the notes saved with it."""
+        tensors, facts = load_state(path, SESSION_FILE)
+        specs = [{**asdict(spec), "offsets": list(spec.offsets)} for spec in self.paths]
+        if facts["paths"] != specs:
+            raise LarcError(f"{path} is of a session with other paths; restore it with its own.")
+        for spec in self.paths:
+            saved = facts["episodes"][spec.name]
+            if saved["slow"] != self.episodes[spec.name].slow.digest:
+                raise LarcError(f"{path} started path {spec.name!r} from another slow state.")
+        device = self.learner.substrate.device
+        for spec in self.paths:
+            episode, saved = self.episodes[spec.name], facts["episodes"][spec.name]
+            episode.factors = Factors(tensors[f"{spec.name}.A"], tensors[f"{spec.name}.B"]).to(
+                device
+            )
+            episode.step = saved["step"]
+            episode.stream.bit_generator.state = saved["stream"]
+        self.pending = facts["pending"]
+        self.room.restore(facts["room"])
+        self.events = facts["events"]
+        return facts["notes"]
+
+
+def with_offsets(
+    probabilities: NDArray[np.float64], offsets: Sequence[float]
+) -> NDArray[np.float64]:
+    """Return the policy with a bias added to every candidate's energy.
+
+    Examples
+    --------
+    >>> with_offsets(np.array([[0.5, 0.5]]), (0.0, np.log(3.0))).round(6)
+    array([[0.25, 0.75]])
+    """
+    if not offsets:
+        return probabilities
+    # A softmax of log-probabilities plus a bias is the softmax of the energies plus that bias.
+    odds = probabilities * np.exp(np.asarray(offsets) - max(offsets))
+    return np.asarray(odds / odds.sum(1, keepdims=True))
+
+
+def _shrink(episode: Episode, before: Factors, scale: float) -> None:
+    # The realised float32 difference is scaled, which is not the same as a smaller step size.
+    episode.factors = before.combine(
+        episode.factors, lambda old, new: torch.add(old, new - old, alpha=scale)
+    )
+
+
+def _size(put: Mapping[str, Mapping[str, str]]) -> int:
+    def texts(views: Mapping[str, str]) -> Iterable[str]:
+        return set(views.values())  # two views of one text are kept once
+
+    return sum(
+        len(name.encode()) + sum(len(text.encode()) for text in texts(views))
+        for name, views in put.items()
+    )
