@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,7 +17,7 @@ from larc.errors import LarcError
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors
 from larc.rules import SGD, UpdateRule, rule_facts
-from larc.scoring import CandidateLosses, Limits
+from larc.scoring import CandidateLosses, Label, Limits
 from larc.state import SlowState
 from larc.stored import load_state, save_state
 from larc.substrate.frozen import Substrate
@@ -74,8 +74,103 @@ class TrainingSettings:
             raise LarcError("a batch holds at least one episode and takes no fewer than 0 steps.")
 
 
-class Trainer:
+class SlowTrainer:
     """Trains one slow state, an outer update at a time, and can be saved between any two.
+
+    A subclass says what a batch's loss and gradient are, and what its training depends on.
+    """
+
+    def __init__(
+        self, substrate: Substrate, slow: SlowState, outer: AdamW, limits: Limits | None
+    ) -> None:
+        slow.check_fits(substrate)
+        self.substrate = substrate
+        self.slow = slow
+        self.outer = outer
+        self.limits = limits or Limits()
+        self.updates = 0
+        self._factors = slow.factors.leaf()
+        self._optimizer = outer.over(self._factors)
+
+    def batch_gradient(self) -> tuple[float, Factors]:
+        """Return the next batch's loss and its gradient at the slow factors."""
+        raise TypeError(f"{type(self).__name__} does not say what it trains on")
+
+    def facts(self) -> dict[str, Any]:
+        """Return what this training depends on, as JSON values."""
+        return {
+            "outer": asdict(self.outer),
+            "limits": asdict(self.limits),
+            "substrate": self.slow.substrate,
+            "boundary": self.slow.boundary,
+            "seed": self.slow.seed,
+        }
+
+    def advance(self) -> float:
+        """Make one outer update and return the mean loss it was made from."""
+        loss, gradient = self.batch_gradient()
+        norm = float(gradient.norm())
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise LarcError(
+                f"outer update {self.updates + 1} is not finite and was not made; lower the step "
+                "size or the learning rate."
+            )
+        scale = min(1.0, self.outer.clip / max(norm, 1e-12))
+        self._factors.A.grad = gradient.A * scale
+        self._factors.B.grad = gradient.B * scale
+        self._optimizer.step()
+        self.updates += 1
+        self.slow = self.slow.advanced(self._factors)
+        return loss
+
+    def save(self, path: str | Path, notes: Any = None) -> None:
+        """Write everything the next update depends on to one file, with the caller's own notes."""
+        tensors = {
+            "A": self._factors.A,
+            "B": self._factors.B,
+            "origin.A": self.slow.origin.A,
+            "origin.B": self.slow.origin.B,
+        }
+        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
+            for moment, value in self._optimizer.state[factor].items():
+                tensors[f"outer.{name}.{moment}"] = value
+        facts = {
+            **self.facts(),
+            "updates": self.updates,
+            "version": self.slow.version,
+            "notes": notes,
+        }
+        save_state(path, TRAINING_FILE, tensors, facts)
+
+    def restore(self, path: str | Path) -> Any:
+        """Carry on from a saved point of this same training; returns the notes saved with it."""
+        tensors, facts = load_state(path, TRAINING_FILE)
+        for name, own in self.facts().items():
+            if facts.get(name) != own:
+                raise LarcError(
+                    f"{path} was saved by a training with other {name}; remove it to start anew, "
+                    "or give what it was started with."
+                )
+        device = self.substrate.device
+        factors = Factors(tensors["A"], tensors["B"]).to(device)
+        origin = Factors(tensors["origin.A"], tensors["origin.B"]).to(device)
+        self._factors = factors.leaf()
+        self._optimizer = self.outer.over(self._factors)
+        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
+            for moment in ("step", "exp_avg", "exp_avg_sq"):
+                value = tensors.get(f"outer.{name}.{moment}")
+                if value is not None:
+                    place = value if moment == "step" else value.to(device)
+                    self._optimizer.state[factor][moment] = place
+        self.updates = facts["updates"]
+        self.slow = replace(
+            self.slow, factors=factors.copy(), version=facts["version"], origin=origin
+        )
+        return facts["notes"]
+
+
+class Trainer(SlowTrainer):
+    """Trains a slow state across tasks.
 
     Parameters
     ----------
@@ -95,50 +190,31 @@ class Trainer:
         settings: TrainingSettings,
         limits: Limits | None = None,
     ) -> None:
-        slow.check_fits(substrate)
+        super().__init__(substrate, slow, settings.outer, limits)
         if not tasks:
             raise LarcError("there are no tasks to train on; give at least one.")
         if any(task.query is None for task in tasks):
             raise LarcError("a task has no query losses; training needs them.")
-        self.substrate = substrate
-        self.slow = slow
         self.tasks = list(tasks)
         self.settings = settings
-        self.limits = limits or Limits()
-        self.updates = 0
-        self._factors = slow.factors.leaf()
-        self._optimizer = settings.outer.over(self._factors)
         # Tokenises everything now, so that a task that cannot be scored is refused before training.
         for task in self.tasks:
             self._objective([task], "support")
 
-    def advance(self) -> float:
-        """Make one outer update and return the mean query loss it was made from."""
-        batch = [self.tasks[index] for index in self._batch_indices()]
-        loss, gradient = self._outer_gradient(batch)
-        norm = float(gradient.norm())
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise LarcError(
-                f"outer update {self.updates + 1} is not finite and was not made; lower the step "
-                "size or the learning rate."
-            )
-        scale = min(1.0, self.settings.outer.clip / max(norm, 1e-12))
-        self._factors.A.grad = gradient.A * scale
-        self._factors.B.grad = gradient.B * scale
-        self._optimizer.step()
-        self.updates += 1
-        self.slow = self.slow.advanced(self._factors)
-        return loss
+    def facts(self) -> dict[str, Any]:
+        """Return what this training depends on: also the settings and the tasks."""
+        return {
+            "settings": {**asdict(self.settings), "rule": rule_facts(self.settings.rule)},
+            "tasks": hash_json([asdict(task) for task in self.tasks]),
+            **super().facts(),
+        }
 
-    def _batch_indices(self) -> list[int]:
-        # The order is a function of the seed and the count alone: nothing else to save or restore.
-        size, count = self.settings.batch, len(self.tasks)
-        indices = []
-        for draw in range(self.updates * size, (self.updates + 1) * size):
-            epoch, place = divmod(draw, count)
-            order = np.random.default_rng([self.settings.seed, epoch]).permutation(count)
-            indices.append(int(order[place]))
-        return indices
+    def batch_gradient(self) -> tuple[float, Factors]:
+        """Return the next batch's mean query loss and its gradient at the slow factors."""
+        indices = batch_indices(
+            len(self.tasks), self.settings.batch, self.updates, self.settings.seed
+        )
+        return self._outer_gradient([self.tasks[index] for index in indices])
 
     def _objective(self, tasks: Sequence[Task], which: str) -> FeedbackObjective:
         feedback = [
@@ -172,70 +248,85 @@ class Trainer:
                 # own factors goes to the corresponding slow entries, and the batch is averaged.
                 return float(losses.mean()), gradients.map(lambda tensor: tensor.mean(0))
 
-    def _facts(self) -> dict[str, Any]:
-        settings = {**asdict(self.settings), "rule": rule_facts(self.settings.rule)}
+
+def batch_indices(count: int, batch: int, updates: int, seed: int) -> list[int]:
+    """Return which of ``count`` things the next batch holds, after a number of updates.
+
+    Every epoch is a fresh order. It is a function of the seed and the count of updates alone, so
+    there is nothing else to save or restore.
+
+    Examples
+    --------
+    >>> sorted(batch_indices(4, batch=2, updates=0, seed=1) + batch_indices(4, 2, 1, 1))
+    [0, 1, 2, 3]
+    """
+    indices = []
+    for draw in range(updates * batch, (updates + 1) * batch):
+        epoch, place = divmod(draw, count)
+        order = np.random.default_rng([seed, epoch]).permutation(count)
+        indices.append(int(order[place]))
+    return indices
+
+
+class LabelTrainer(SlowTrainer):
+    """Trains a slow state on labelled questions, each with a weight.
+
+    A batch's loss is its examples' cross-entropy, each times its weight relative to the average:
+    on the whole, every example counts by its weight.
+
+    Parameters
+    ----------
+    substrate, slow
+        The frozen model and where training starts.
+    labels, weights
+        The examples, and how much each counts.
+    batch, seed, outer, limits
+        Examples in an update, what draws their order, the optimiser, the token limits.
+    """
+
+    def __init__(
+        self,
+        substrate: Substrate,
+        slow: SlowState,
+        labels: Sequence[Label],
+        weights: Sequence[float],
+        *,
+        batch: int = 8,
+        seed: int = 0,
+        outer: AdamW | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(substrate, slow, outer or AdamW(), limits)
+        if not labels or len(labels) != len(weights):
+            raise LarcError("training needs at least one label, and a weight for each.")
+        self.labels, self.batch, self.order_seed = list(labels), batch, seed
+        total = sum(weights)
+        self.weights = [weight * len(labels) / total for weight in weights]
+
+    @property
+    def epoch(self) -> int:
+        """How many updates meet every example once; the last may meet some of the next epoch."""
+        return math.ceil(len(self.labels) / self.batch)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what this training depends on: also the examples, their weights and order."""
+        examples = [asdict(label) for label in self.labels]
         return {
-            "settings": settings,
-            "limits": asdict(self.limits),
-            "tasks": hash_json([asdict(task) for task in self.tasks]),
-            "substrate": self.slow.substrate,
-            "boundary": self.slow.boundary,
-            "seed": self.slow.seed,
+            **super().facts(),
+            "examples": hash_json([examples, self.weights, self.batch, self.order_seed]),
         }
 
-    def save(self, path: str | Path, notes: Any = None) -> None:
-        """Write everything the next update depends on to one file, with the caller's own notes."""
-        tensors = {
-            "A": self._factors.A,
-            "B": self._factors.B,
-            "origin.A": self.slow.origin.A,
-            "origin.B": self.slow.origin.B,
-        }
-        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
-            for moment, value in self._optimizer.state[factor].items():
-                tensors[f"outer.{name}.{moment}"] = value
-        facts = {
-            **self._facts(),
-            "updates": self.updates,
-            "version": self.slow.version,
-            "notes": notes,
-        }
-        save_state(path, TRAINING_FILE, tensors, facts)
-
-    def restore(self, path: str | Path) -> Any:
-        """Carry on from a saved point of this same training; returns the notes saved with it."""
-        tensors, facts = load_state(path, TRAINING_FILE)
-        for name, own in self._facts().items():
-            if facts.get(name) != own:
-                raise LarcError(
-                    f"{path} was saved by a training with other {name}; remove it to start anew, "
-                    "or give what it was started with."
-                )
-        device = self.substrate.device
-        factors = Factors(tensors["A"], tensors["B"]).to(device)
-        origin = Factors(tensors["origin.A"], tensors["origin.B"]).to(device)
-        self._factors = factors.leaf()
-        self._optimizer = self.settings.outer.over(self._factors)
-        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
-            moments = {
-                moment: tensors[f"outer.{name}.{moment}"]
-                for moment in ("step", "exp_avg", "exp_avg_sq")
-                if f"outer.{name}.{moment}" in tensors
-            }
-            for moment, value in moments.items():
-                self._optimizer.state[factor][moment] = (
-                    value if moment == "step" else value.to(device)
-                )
-        self.updates = facts["updates"]
-        self.slow = SlowState(
-            factors.copy(),
-            facts["version"],
-            self.slow.boundary,
-            self.slow.substrate,
-            self.slow.seed,
-            origin,
-        )
-        return facts["notes"]
+    def batch_gradient(self) -> tuple[float, Factors]:
+        """Return the next batch's mean weighted cross-entropy and its gradient."""
+        indices = batch_indices(len(self.labels), self.batch, self.updates, self.order_seed)
+        # Examples as episodes of one stack: each has its own copy, and so its own gradient.
+        feedback = [[self.labels[index]] for index in indices]
+        objective = FeedbackObjective.of(self.substrate, self.slow.boundary, feedback, self.limits)
+        stack = Factors.stack([self.slow.factors] * len(indices))
+        losses, gradients = objective.gradients(stack)
+        weights = torch.tensor([self.weights[index] for index in indices], device=losses.device)
+        mean = gradients.map(lambda slope: (weights[:, None, None] * slope).mean(0))
+        return float((weights * losses).mean()), mean
 
 
 def train(

@@ -8,7 +8,7 @@ import larc
 from larc.programs import build_episodes, split_groups, to_task
 from larc.residual import Factors
 from larc.scoring import ask, energies, expected_risk
-from larc.training import AdamW, Trainer, TrainingSettings
+from larc.training import AdamW, LabelTrainer, Trainer, TrainingSettings, batch_indices
 from tests.questions import CANDIDATES, random_factors
 
 
@@ -23,6 +23,11 @@ def small_tasks(count=6):
         )
         for number in range(count)
     ]
+
+
+def indices(trainer):
+    settings = trainer.settings
+    return batch_indices(len(trainer.tasks), settings.batch, trainer.updates, settings.seed)
 
 
 def start(substrate, *, boundary=0, seed=3):
@@ -126,7 +131,7 @@ def test_an_outer_update_is_clipped_adamw_on_the_mean_gradient(tiny):
     tasks, slow = small_tasks(4), start(tiny)
     outer = AdamW(learning_rate=0.01, clip=1e-3)
     trainer = Trainer(tiny, slow, tasks, TrainingSettings("adapted", batch=2, seed=5, outer=outer))
-    batch = [tasks[index] for index in trainer._batch_indices()]
+    batch = [tasks[index] for index in indices(trainer)]
     _, gradient = trainer._outer_gradient(batch)
     A, B = (torch.nn.Parameter(t.clone()) for t in (slow.factors.A, slow.factors.B))
     A.grad, B.grad = gradient.A.clone(), gradient.B.clone()
@@ -164,7 +169,7 @@ def test_arms_are_paired_in_start_and_order(tiny):
     ]
     assert trainers[0].slow.factors.equal(trainers[1].slow.factors)
     for _ in range(4):
-        assert trainers[0]._batch_indices() == trainers[1]._batch_indices()
+        assert indices(trainers[0]) == indices(trainers[1])
         for trainer in trainers:
             trainer.updates += 1
 
@@ -175,7 +180,7 @@ def test_every_task_is_met_once_an_epoch(tiny):
     )
     met = []
     for trainer.updates in range(3):
-        met += trainer._batch_indices()
+        met += indices(trainer)
     assert sorted(met) == sorted([*range(6), *range(6)])
     assert sorted(met[:6]) == list(range(6))
 
@@ -285,3 +290,39 @@ def test_one_outer_update_on_the_real_model(smollm2):
     trained = larc.train(smollm2, tasks, updates=1, seed=1, boundary=26)
     assert trained.version == 1
     assert float(trained.factors.B.abs().max()) > 0
+
+
+def test_label_training_weighs_its_examples(tiny):
+    labels = [larc.Label(f"q{n}: ", CANDIDATES[:2], n % 2) for n in range(4)]
+    slow = start(tiny)
+    weighted = LabelTrainer(tiny, slow, labels, [3, 1, 0, 0], batch=4, seed=1)
+    loss, gradient = weighted.batch_gradient()
+    parts = []
+    for label in labels[:2]:
+        alone = LabelTrainer(tiny, slow, [label], [1.0], batch=1)
+        parts.append(alone.batch_gradient())
+    assert loss == pytest.approx((3 * parts[0][0] + parts[1][0]) / 4, abs=1e-5)
+    expected = (3 * parts[0][1].B + parts[1][1].B) / 4
+    torch.testing.assert_close(gradient.B, expected, atol=1e-6, rtol=1e-4)
+    assert weighted.epoch == 1
+
+
+def test_label_training_learns_and_resumes(tiny, tmp_path):
+    labels = [larc.Label(f"q{n}: ", CANDIDATES[:2], 1) for n in range(6)]
+
+    def trainer():
+        outer = AdamW(learning_rate=0.02)
+        return LabelTrainer(tiny, start(tiny), labels, [1.0] * 6, batch=2, seed=1, outer=outer)
+
+    whole = trainer()
+    losses = [whole.advance() for _ in range(12)]
+    assert sum(losses[-3:]) < sum(losses[:3])
+    first = trainer()
+    for _ in range(5):
+        first.advance()
+    first.save(tmp_path / "saved", {"note": 1})
+    second = trainer()
+    assert second.restore(tmp_path / "saved") == {"note": 1}
+    for _ in range(7):
+        second.advance()
+    assert second.slow.digest == whole.slow.digest
