@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -148,7 +148,7 @@ class Report:
 def evaluate(
     substrate: Substrate,
     slow: SlowState,
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     *,
     seed: int,
     rule: UpdateRule | None = None,
@@ -169,6 +169,7 @@ def evaluate(
     >>> report.G > 0, report.risk["real_reset"] == report.risk["sham_reset"]
     (True, True)
     """
+    tasks = list(tasks)
     if not tasks or any(task.query is None for task in tasks):
         raise LarcError("evaluation needs at least one task, each with its query losses.")
     predictions = predict(

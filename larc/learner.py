@@ -14,9 +14,19 @@ from torch import Tensor
 
 from larc.errors import LarcError
 from larc.objectives import FeedbackObjective
-from larc.residual import Factors, apply_residual
+from larc.residual import Factors, apply_residual, checked_seed
 from larc.rules import SGD, UpdateRule, rule_facts
-from larc.scoring import Feedback, Limits, Question, ask, chunks, energies, policy
+from larc.scoring import (
+    CandidateLosses,
+    Feedback,
+    Label,
+    Limits,
+    Question,
+    ask,
+    chunks,
+    energies,
+    policy,
+)
 from larc.state import SlowState
 from larc.stored import load_state, save_state
 from larc.substrate.frozen import Substrate
@@ -135,11 +145,12 @@ class Learner:
         self.substrate = substrate
         self.slow = slow
         self.rule: UpdateRule = rule if rule is not None else SGD()
+        rule_facts(self.rule)  # refuses one that could not be saved
         self.limits = limits or Limits()
 
     def begin(self, seed: int = 0) -> Episode:
         """Begin an episode: a private copy of the slow factors, and a random stream of its own."""
-        return Episode(self, seed)
+        return Episode(self, checked_seed(seed))
 
     def read_many(self, requests: Sequence[tuple[Episode, str, Sequence[str]]]) -> list[Tensor]:
         """Return each episode's policy on its own question, in shared physical batches.
@@ -238,6 +249,8 @@ class Learner:
     def active(self, episode: Episode) -> Iterator[None]:
         """Run the model itself under an episode's factors, for generation or any other call.
 
+        Reads and updates inside the block are what they are outside it.
+
         Examples
         --------
         >>> import larc, torch
@@ -250,16 +263,21 @@ class Learner:
         True
         """
         self._check_together([episode])
-        model, factors = self.substrate.model, episode.factors
+        substrate, model = self.substrate, self.substrate.model
         if self.slow.boundary == 0:
-            place = model.get_input_embeddings()
-            hook = place.register_forward_hook(lambda _, __, out: apply_residual(out, factors))
+
+            def embedded(_: Any, __: Any, output: Tensor) -> Tensor | None:
+                return None if substrate.computing else apply_residual(output, episode.factors)
+
+            hook = model.get_input_embeddings().register_forward_hook(embedded)
         else:
 
             def enter(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+                if substrate.computing:
+                    return None
                 if args:
-                    return (apply_residual(args[0], factors), *args[1:]), kwargs
-                moved = apply_residual(kwargs["hidden_states"], factors)
+                    return (apply_residual(args[0], episode.factors), *args[1:]), kwargs
+                moved = apply_residual(kwargs["hidden_states"], episode.factors)
                 return args, {**kwargs, "hidden_states": moved}
 
             layer = layer_list(model)[1][self.slow.boundary]
@@ -293,7 +311,13 @@ class Learner:
 
 
 def _as_list(feedback: Feedback | Sequence[Feedback]) -> list[Feedback]:
-    pieces = list(feedback) if isinstance(feedback, Sequence) else [feedback]
+    pieces: list[Any] = list(feedback) if isinstance(feedback, list | tuple) else [feedback]
     if not pieces:
         raise LarcError("an update was asked for with no feedback; give at least one piece.")
+    for piece in pieces:
+        if not isinstance(piece, CandidateLosses | Label):
+            raise LarcError(
+                f"feedback of type {type(piece).__name__} was given; "
+                "give CandidateLosses or a Label, or a list of them."
+            )
     return pieces

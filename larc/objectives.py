@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -47,6 +49,10 @@ class FeedbackObjective:
         questions = tuple(ask(substrate, p.prompt, p.candidates, limits) for p in pieces)
         return FeedbackObjective(substrate, boundary, pieces, questions, owners, len(feedback))
 
+    @cached_property
+    def _counts(self) -> Counter[int]:
+        return Counter(self.owners)
+
     def losses(self, factors: Factors) -> Tensor:
         """Return each episode's mean loss, ``[episodes]``."""
         total = torch.zeros(self.episodes, device=factors.A.device)
@@ -59,12 +65,14 @@ class FeedbackObjective:
 
         Chunks are differentiated one after the other, so memory does not grow with the feedback.
         """
-        leaf = factors.leaf()
-        total = torch.zeros(self.episodes, device=factors.A.device)
-        for chunk in chunks(self.substrate, self.questions):
-            losses = self._chunk_losses(leaf, chunk)
-            backward(self.substrate, losses.sum())
-            total = total + losses.detach()
+        # Whatever the caller is in the middle of, a gradient is wanted here.
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = factors.leaf()
+            total = torch.zeros(self.episodes, device=factors.A.device)
+            for chunk in chunks(self.substrate, self.questions):
+                losses = self._chunk_losses(leaf, chunk)
+                backward(self.substrate, losses.sum())
+                total = total + losses.detach()
         # An episode's loss depends on its own factors alone, so the sum's gradient is each one's.
         return total, leaf.map(lambda tensor: _gradient(tensor))
 
@@ -77,7 +85,7 @@ class FeedbackObjective:
             self.boundary,
             owners=owners,
         )
-        counts = [self.owners.count(owner) for owner in owners]
+        counts = [self._counts[owner] for owner in owners]
         pieces = [
             self.feedback[index].loss(score) / count
             for index, score, count in zip(chunk, scores, counts, strict=True)

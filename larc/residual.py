@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -119,9 +120,27 @@ def initial_factors(width: int, rank: int, seed: int) -> Factors:
     """
     if rank < 1:
         raise LarcError(f"rank {rank} was asked for; a residual has rank 1 or more.")
+    seed = checked_seed(seed)
     stream = np.random.default_rng(seed)
     draws = stream.standard_normal((rank, width), dtype=np.float32)
     return Factors(torch.from_numpy(draws) * INITIAL_DEVIATION, torch.zeros(width, rank))
+
+
+def checked_seed(seed: int) -> int:
+    """Return a seed as a plain number, refusing what would not give the same stream again.
+
+    Examples
+    --------
+    >>> checked_seed(np.int64(7))
+    7
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise LarcError(f"seed {seed!r} was given; give a whole number, 0 or more.")
+    return number
 
 
 def apply_residual(hidden: Tensor, factors: Factors) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Protocol
 
 import torch
@@ -108,4 +109,11 @@ def rule_facts(rule: UpdateRule) -> dict[str, Any]:
     >>> rule_facts(SGD(0.5))
     {'name': 'SGD', 'step_size': 0.5}
     """
-    return {"name": type(rule).__name__, **asdict(rule)}  # type: ignore[call-overload]  # a dataclass
+    if not is_dataclass(rule) or isinstance(rule, type):
+        raise LarcError(f"the rule {rule!r} is no dataclass; its fields are saved with an episode.")
+    try:
+        # As they will be read back, so that a saved rule equals the one it was saved from.
+        facts: dict[str, Any] = json.loads(json.dumps(asdict(rule)))
+    except (TypeError, ValueError) as error:
+        raise LarcError(f"a field of the rule {rule!r} cannot be saved as JSON.") from error
+    return {"name": type(rule).__name__, **facts}

@@ -10,9 +10,10 @@ mask gets one plain row per candidate. Both are only ways to lay out rows; the r
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -22,9 +23,11 @@ from larc.errors import LarcError
 from larc.residual import Factors, apply_residual
 from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row
-from larc.tasks import checked_losses
+from larc.tasks import checked_candidates, checked_losses
 
 Layout = Literal["packed", "plain"]
+# Tokens are small; the substrate keeps those of this many questions.
+_KEPT_QUESTIONS = 4096
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,6 @@ class Laid:
     answers: tuple[Answer, ...]
 
 
-@lru_cache(maxsize=8192)
 def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -> Question:
     tokenizer: Any = substrate.tokenizer
 
@@ -116,16 +118,24 @@ def ask(
     (4, [2, 2])
     """
     limits = limits or Limits()
-    if isinstance(candidates, str) or not candidates:
-        raise LarcError("no candidates were given; give a list of at least one text.")
-    if not all(isinstance(text, str) for text in (prompt, *candidates)):
-        raise LarcError("the prompt and the candidates must be texts (str).")
-    for number, text in enumerate(candidates):
-        if not text:
-            raise LarcError(f"candidate {number} is empty; give every candidate some text.")
-    question = _tokenized(substrate, prompt, tuple(candidates))
-    if len(set(candidates)) < len(candidates) or len(set(question.candidates)) < len(candidates):
-        raise LarcError("two candidates are the same; give each candidate once.")
+    if not isinstance(prompt, str):
+        raise LarcError(f"the prompt is no text (str) but {type(prompt).__name__}.")
+    texts = checked_candidates(candidates)
+    key = (prompt, texts, limits, substrate.tokenizer.eos_token_id)
+    known: Question | None = substrate.questions.get(key)
+    if known is not None:
+        return known
+    question = _tokenized(substrate, prompt, texts)
+    _check(question, limits, substrate)
+    substrate.questions[key] = question
+    if len(substrate.questions) > _KEPT_QUESTIONS:
+        substrate.questions.popitem(last=False)
+    return question
+
+
+def _check(question: Question, limits: Limits, substrate: Substrate) -> None:
+    if len(set(question.candidates)) < len(question.candidates):
+        raise LarcError("two candidates are the same tokens; give each candidate once.")
     if not question.prompt:
         raise LarcError("the prompt is empty; give at least one token before the candidates.")
     if len(question.prompt) > limits.prompt:
@@ -139,14 +149,18 @@ def ask(
                 f"candidate {number} has {len(tokens)} tokens with its end of sequence, over the "
                 f"limit of {limits.candidate}; shorten it or raise Limits(candidate=...)."
             )
-    return question
+    longest = len(question.prompt) + max(map(len, question.candidates)) - 1
+    if substrate.longest is not None and longest > substrate.longest:
+        raise LarcError(
+            f"the prompt and a candidate take {longest} positions, and {substrate.name} has "
+            f"{substrate.longest}; shorten them."
+        )
 
 
 def layout_for(substrate: Substrate, question: Question) -> Laid:
     """Choose the shared row where the model can take it, and plain rows where it cannot."""
-    longest = len(question.prompt) + max(map(len, question.candidates))
-    within = substrate.window is None or longest <= substrate.window
-    return question.packed if within and substrate.packs else question.plain
+    packed = question.packed
+    return packed if substrate.packs(len(packed.rows[0].tokens)) else question.plain
 
 
 def chunks(
@@ -326,7 +340,7 @@ class CandidateLosses:
     losses: Sequence[float]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", tuple(self.candidates))
+        object.__setattr__(self, "candidates", checked_candidates(self.candidates))
         object.__setattr__(self, "losses", checked_losses(self.losses, len(self.candidates)))
 
     def loss(self, scores: Tensor) -> Tensor:
@@ -354,11 +368,16 @@ class Label:
     offsets: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", tuple(self.candidates))
+        object.__setattr__(self, "candidates", checked_candidates(self.candidates))
         if self.offsets:
             offsets = checked_losses(self.offsets, len(self.candidates), "offsets")
             object.__setattr__(self, "offsets", offsets)
-        if not 0 <= self.index < len(self.candidates):
+        try:
+            index = -1 if isinstance(self.index, bool) else operator.index(self.index)
+        except TypeError:
+            index = -1
+        object.__setattr__(self, "index", index if index >= 0 else self.index)
+        if not 0 <= index < len(self.candidates):
             raise LarcError(
                 f"index {self.index} names no candidate; give 0 to {len(self.candidates) - 1}."
             )

@@ -54,11 +54,17 @@ class SlowState:
     def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
         """Return the identity start: ``A ~ N(0, 0.02^2)`` from the seed, ``B = 0``, version 0."""
         substrate.check_boundary(boundary)
-        factors = initial_factors(substrate.width, rank, seed).to(substrate.device)
-        return SlowState(factors, 0, boundary, substrate.identity.digest, seed, factors)
+        width = substrate.width_at(boundary)
+        factors = initial_factors(width, rank, seed).to(substrate.device)
+        return SlowState(factors, 0, boundary, substrate.identity.digest, int(seed), factors.copy())
 
     def advanced(self, factors: Factors) -> SlowState:
         """Return the next version, with its own copy of the factors."""
+        if factors.A.shape != self.factors.A.shape or not bool(factors.finite()):
+            raise LarcError(
+                f"factors of rank {factors.rank} and width {factors.width} cannot follow "
+                f"rank {self.factors.rank} and width {self.factors.width}, or are not finite."
+            )
         return replace(self, factors=factors.copy(), version=self.version + 1)
 
     @cached_property
@@ -110,10 +116,11 @@ class SlowState:
 
     def check_fits(self, substrate: Substrate) -> None:
         """Refuse a substrate that this state was not made on."""
-        if self.factors.width != substrate.width:
+        width = substrate.width_at(self.boundary)
+        if self.factors.width != width:
             raise LarcError(
                 f"the state has width {self.factors.width} and {substrate.name} has width "
-                f"{substrate.width}; use a state made on this substrate."
+                f"{width}; use a state made on this substrate."
             )
         if self.substrate != substrate.identity.digest:
             raise LarcError(

@@ -44,10 +44,38 @@ class Task:
     family: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", tuple(self.candidates))
+        object.__setattr__(self, "candidates", checked_candidates(self.candidates))
         object.__setattr__(self, "support", checked_losses(self.support, len(self.candidates)))
         if self.query is not None:
             object.__setattr__(self, "query", checked_losses(self.query, len(self.candidates)))
+
+
+def checked_candidates(candidates: Sequence[str]) -> tuple[str, ...]:
+    """Return the candidates, refusing what cannot be chosen among.
+
+    Examples
+    --------
+    >>> checked_candidates(["a", ""])
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: candidate 1 is empty; give every candidate some text.
+    """
+    if isinstance(candidates, str):
+        raise LarcError(f"the candidates are one text, {candidates!r}; give a list of texts.")
+    try:
+        texts = tuple(candidates)
+    except TypeError:
+        raise LarcError(f"the candidates {candidates!r} are no list of texts.") from None
+    if not texts:
+        raise LarcError("no candidates were given; give a list of at least one text.")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise LarcError(f"candidate {number} is no text (str) but {type(text).__name__}.")
+        if not text:
+            raise LarcError(f"candidate {number} is empty; give every candidate some text.")
+    if len(set(texts)) < len(texts):
+        raise LarcError("two candidates are the same; give each candidate once.")
+    return tuple(str(text) for text in texts)
 
 
 def checked_losses(
@@ -62,7 +90,12 @@ def checked_losses(
     ...
     larc.errors.LarcError: 2 losses were given for 3 candidates; give one each.
     """
-    values = tuple(float(loss) for loss in losses)
+    try:
+        values = tuple(float(loss) for loss in losses)
+    except (TypeError, ValueError):
+        raise LarcError(
+            f"the {what} {losses!r} are not a list of numbers; give one each."
+        ) from None
     if len(values) != candidates:
         raise LarcError(
             f"{len(values)} {what} were given for {candidates} candidates; give one each."

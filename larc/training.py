@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -37,6 +37,16 @@ class AdamW:
     beta2: float = 0.999
     epsilon: float = 1e-8
     clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not all(
+            math.isfinite(v) and v > 0 for v in (self.learning_rate, self.clip, self.epsilon)
+        ):
+            raise LarcError(
+                "the learning rate, epsilon and clip of AdamW must be positive numbers."
+            )
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise LarcError("the betas of AdamW must lie from 0 to below 1.")
 
     def over(self, factors: Factors) -> torch.optim.AdamW:
         """Return torch's optimiser over both factors."""
@@ -89,6 +99,7 @@ class SlowTrainer:
         self.outer = outer
         self.limits = limits or Limits()
         self.updates = 0
+        self._start = slow.digest
         self._factors = slow.factors.leaf()
         self._optimizer = outer.over(self._factors)
 
@@ -103,7 +114,8 @@ class SlowTrainer:
             "limits": asdict(self.limits),
             "substrate": self.slow.substrate,
             "boundary": self.slow.boundary,
-            "seed": self.slow.seed,
+            "rank": self.slow.factors.rank,
+            "start": self._start,
         }
 
     def advance(self) -> float:
@@ -186,16 +198,17 @@ class Trainer(SlowTrainer):
         self,
         substrate: Substrate,
         slow: SlowState,
-        tasks: Sequence[Task],
+        tasks: Iterable[Task],
         settings: TrainingSettings,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(substrate, slow, settings.outer, limits)
+        tasks = list(tasks)
         if not tasks:
             raise LarcError("there are no tasks to train on; give at least one.")
         if any(task.query is None for task in tasks):
             raise LarcError("a task has no query losses; training needs them.")
-        self.tasks = list(tasks)
+        self.tasks = tasks
         self.settings = settings
         # Tokenises everything now, so that a task that cannot be scored is refused before training.
         for task in self.tasks:
@@ -224,6 +237,10 @@ class Trainer(SlowTrainer):
 
     def _outer_gradient(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
         """Return the batch's mean query loss and its gradient at the slow factors."""
+        with torch.inference_mode(False), torch.enable_grad():
+            return self._outer_gradient_in(tasks)
+
+    def _outer_gradient_in(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
         exact = self.settings.objective == "exact"
         support, query = self._objective(tasks, "support"), self._objective(tasks, "query")
         rho = self.slow.factors.leaf()
@@ -331,7 +348,7 @@ class LabelTrainer(SlowTrainer):
 
 def train(
     substrate: Substrate,
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     *,
     objective: OuterObjective = "adapted",
     updates: int = 256,
@@ -339,8 +356,8 @@ def train(
     inner_steps: int = 2,
     rule: UpdateRule | None = None,
     seed: int,
-    rank: int = 4,
-    boundary: int = 0,
+    rank: int | None = None,
+    boundary: int | None = None,
     slow: SlowState | None = None,
     outer: AdamW | None = None,
     limits: Limits | None = None,
@@ -361,7 +378,7 @@ def train(
     seed
         Draws the first factors and, on a stream of its own, the order of the tasks.
     rank, boundary
-        Of a new state; not with ``slow``.
+        Of a new state, 4 and 0 (the input) by default; not with ``slow``.
     slow
         A state to go on from instead of a new one.
     outer, limits
@@ -381,13 +398,26 @@ def train(
     2
     """
     if slow is None:
-        slow = SlowState.initial(substrate, rank=rank, seed=seed, boundary=boundary)
+        slow = SlowState.initial(substrate, rank=rank or 4, seed=seed, boundary=boundary or 0)
+    elif rank is not None or boundary is not None:
+        raise LarcError("rank and boundary are those of the slow state given; leave them out.")
+    if checkpoint_every < 1:
+        raise LarcError(f"checkpoint_every is {checkpoint_every}; give 1 or more.")
+    if checkpoint is not None and not Path(checkpoint).parent.is_dir():
+        raise LarcError(
+            f"there is no directory {Path(checkpoint).parent} to save to; make it first."
+        )
     settings = TrainingSettings(
         objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW()
     )
     trainer = Trainer(substrate, slow, tasks, settings, limits)
     if checkpoint is not None and Path(checkpoint).exists():
         trainer.restore(checkpoint)
+        if trainer.updates > updates:
+            raise LarcError(
+                f"{checkpoint} is {trainer.updates} updates on, past the {updates} asked for; "
+                "remove it to start anew."
+            )
     while trainer.updates < updates:
         loss = trainer.advance()
         last = trainer.updates == updates

@@ -80,7 +80,8 @@ def test_first_step_in_expectation_is_the_full_gradient_scaled():
     (G,) = drawn((width, width), seed=2)
     stream = torch.Generator().manual_seed(3)
     A = sigma * torch.randn(draws, rank, width, generator=stream)
-    mean = (-eta * G @ A.mT @ A).mean(0)
+    start = Factors(A, torch.zeros(draws, width, rank))
+    mean = algebra.correction(algebra.first_step(start, G, eta)).mean(0)
     # Standard error per entry is about eta * sigma^2 * sqrt(r * 2 * width / draws) = 1.8e-6.
     torch.testing.assert_close(mean, -eta * rank * sigma**2 * G, atol=1e-5, rtol=0)
 
@@ -102,6 +103,8 @@ def test_rank_and_norm_bounds(case):
     moved = torch.linalg.vector_norm(apply_residual(h, factors) - h, dim=-1)
     bound = algebra.displacement_bound(factors) * torch.linalg.vector_norm(h, dim=-1)
     assert bool((moved <= bound * (1 + 1e-4) + 1e-5).all())
+    one = Factors(torch.eye(1, width) * 3, torch.eye(width, 1) * 2)
+    assert float(algebra.displacement_bound(one)) == pytest.approx(6.0)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])

@@ -5,6 +5,7 @@ import pytest
 
 import larc
 from larc.interventions import CELLS
+from larc.scoring import ask
 from tests.questions import CANDIDATES, LOSSES, PROMPTS, random_factors
 
 
@@ -50,7 +51,7 @@ def test_the_two_reset_cells_are_one_read_and_groups_share_it():
     found = larc.predict(substrate, trained(substrate), tasks(), seed=3)
     assert found.real_reset is found.sham_reset
     ledger = substrate.ledger
-    rows = {len(larc.scoring.ask(substrate, p, CANDIDATES).packed.rows[0].tokens) for p in PROMPTS}
+    rows = {len(ask(substrate, p, CANDIDATES).packed.rows[0].tokens) for p in PROMPTS}
     # Twelve tasks of three prompts: twelve kept reads for each feedback, and three resets.
     assert ledger.entries["query", "mixer"].effective == (4 + 4 + 1) * sum(rows)
 
@@ -70,12 +71,24 @@ def test_sham_streams_are_private_and_seeded(tiny):
     assert np.array_equal(one.real_keep, other.real_keep)
 
 
-def test_sham_permutations_are_uniform_with_fixed_points():
-    draws = [tuple(np.random.default_rng(s).permutation(np.arange(3.0))) for s in range(3000)]
-    counts = [draws.count(order) for order in set(draws)]
-    assert len(counts) == 6
-    # Six orders of 500 expected draws each: five standard deviations are 102.
-    assert max(abs(count - 500) for count in counts) < 102
+def test_sham_feedback_is_a_fresh_permutation_at_each_step(tiny, monkeypatch):
+    seen = []
+    real = larc.Learner.update_many
+
+    def watched(learner, updates):
+        seen.append([own.losses for _, own in updates])
+        return real(learner, updates)
+
+    monkeypatch.setattr(larc.Learner, "update_many", watched)
+    many = [dataclasses.replace(tasks()[0], support=(0.0, 0.1, 0.2, 0.3))] * 120
+    larc.predict(tiny, trained(tiny), many, seed=5)
+    orders = [losses for step in seen for losses in step[120:]]
+    assert all(sorted(order) == [0.0, 0.1, 0.2, 0.3] for order in orders)
+    assert all(losses == (0.0, 0.1, 0.2, 0.3) for step in seen for losses in step[:120])
+    # 240 draws of 24 orders: all of them appear, the identity among them, none too often.
+    assert len(set(orders)) == 24
+    assert max(orders.count(order) for order in set(orders)) < 30
+    assert seen[0][120:] != seen[1][120:]
 
 
 def test_the_report_is_the_contrast_of_its_cells(tiny):

@@ -47,6 +47,68 @@ def test_at_the_identity_the_real_model_is_untouched(smollm2, boundary):
             assert torch.equal(smollm2.model(ids).logits, plain)
 
 
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_reads_inside_an_active_block_are_what_they_are_outside(boundary):
+    substrate = larc.load_substrate("tiny")
+    learner = learner_on(substrate, boundary=boundary)
+    other = learner_on(substrate, boundary=3 - boundary)
+    episode, stranger = learner.begin(), other.begin()
+    episode.factors = random_factors(substrate, 1, scale=0.4)
+    outside = episode.read("hi ", ["a", "b"])
+    truth = learner_on(larc.load_substrate("tiny"), boundary=3 - boundary).begin()
+    with learner.active(episode):
+        assert torch.equal(episode.read("hi ", ["a", "b"]), outside)
+        inside = stranger.read("hey ", ["a", "b"])
+    assert torch.equal(inside, truth.read("hey ", ["a", "b"]))
+    assert torch.equal(stranger.read("hey ", ["a", "b"]), inside)
+
+
+def test_an_active_block_follows_its_episode(tiny):
+    learner = learner_on(tiny, rule=larc.SGD(2.0))
+    episode = learner.begin()
+    ids = torch.arange(2, 30)[None]
+    with learner.active(episode):
+        before = tiny.model(ids).logits
+        episode.update(feedback())
+        assert not torch.equal(tiny.model(ids).logits, before)
+
+
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_threads_may_share_a_substrate(boundary):
+    from concurrent.futures import ThreadPoolExecutor
+
+    substrate = larc.load_substrate("tiny")
+    learner = learner_on(substrate, boundary=boundary)
+    episodes = [learner.begin() for _ in range(4)]
+    for number, episode in enumerate(episodes):
+        episode.factors = random_factors(substrate, number)
+    expected = [episode.read(PROMPTS[0], CANDIDATES) for episode in episodes]
+
+    def work(number):
+        return [
+            torch.equal(episodes[number].read(PROMPTS[0], CANDIDATES), expected[number])
+            for _ in range(25)
+        ]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(all(own) for own in pool.map(work, range(4)))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_updates_work_wherever_they_are_called(mode, boundary):
+    substrate = larc.load_substrate("tiny")
+    learner = learner_on(substrate, boundary=boundary)
+    plain, wrapped = learner.begin(), learner.begin()
+    with mode():
+        wrapped.read(PROMPTS[0], CANDIDATES)
+        wrapped.update(feedback())
+    plain.update(feedback())
+    wrapped.update(feedback(1))
+    plain.update(feedback(1))
+    assert wrapped.factors.equal(plain.factors)
+
+
 def test_generation_runs_under_a_fast_state(tiny):
     learner = learner_on(tiny)
     episode = learner.begin()
@@ -187,12 +249,18 @@ def test_updates_in_one_batch_are_private(tiny):
         torch.testing.assert_close(alone.factors.B, episode.factors.B, atol=1e-7, rtol=1e-4)
 
 
-def test_no_two_states_share_storage(tiny):
+@pytest.mark.parametrize("updated", [False, True])
+def test_no_two_states_share_storage(tiny, updated):
     learner = learner_on(tiny)
     episodes = [learner.begin() for _ in range(3)]
-    learner.update_many([(episode, feedback()) for episode in episodes])
+    if updated:
+        learner.update_many([(episode, feedback()) for episode in episodes])
     places = [t.untyped_storage().data_ptr() for e in episodes for t in (e.factors.A, e.factors.B)]
-    places += [learner.slow.factors.A.untyped_storage().data_ptr()]
+    slow = learner.slow
+    places += [
+        t.untyped_storage().data_ptr()
+        for t in (slow.factors.A, slow.factors.B, slow.origin.A, slow.origin.B)
+    ]
     assert len(set(places)) == len(places)
 
 
@@ -396,3 +464,130 @@ def test_two_steps_on_the_real_model_lower_the_expected_loss(smollm2):
         episode.update(feedback())
         risks.append(float(episode.read(PROMPTS[0], CANDIDATES) @ losses))
     assert risks[2] < risks[1] < risks[0]
+
+
+def test_the_distance_of_an_update_is_how_far_the_factors_moved(tiny):
+    learner = learner_on(tiny)
+    episode = learner.begin()
+    before = episode.factors.copy()
+    update = episode.update(feedback())
+    moved = episode.factors.combine(before, torch.sub)
+    squares = moved.A.square().sum() + moved.B.square().sum()
+    assert update.distance == pytest.approx(float(squares) ** 0.5, rel=1e-5)
+
+
+def test_a_substrate_is_let_go_with_everything_kept_for_it():
+    import gc
+    import weakref
+
+    substrate = larc.load_substrate("tiny")
+    learner_on(substrate, boundary=2).begin().read(PROMPTS[0], CANDIDATES)
+    alive = weakref.ref(substrate)
+    del substrate
+    gc.collect()
+    assert alive() is None
+
+
+def test_refused_prompts_are_not_kept(tiny):
+    kept = len(tiny.questions)
+    with pytest.raises(larc.LarcError, match="over the limit"):
+        learner_on(tiny).begin().read("x" * 100_000, ["a", "b"])
+    assert len(tiny.questions) == kept
+
+
+@pytest.mark.parametrize("seed", [-1, None, 1.5, "7"])
+def test_seeds_that_give_no_stream_are_refused(tiny, seed):
+    with pytest.raises(larc.LarcError, match="whole number, 0 or more"):
+        learner_on(tiny).begin(seed=seed)
+    with pytest.raises(larc.LarcError, match="whole number, 0 or more"):
+        larc.SlowState.initial(tiny, seed=seed)
+
+
+def test_numpy_seeds_are_numbers_too(tiny, tmp_path):
+    learner = learner_on(tiny)
+    learner.begin(seed=np.int64(7)).save(tmp_path / "episode")
+    assert learner.resume(tmp_path / "episode").seed == 7
+
+
+@pytest.mark.parametrize("bad", [None, "feedback", 3, [None]])
+def test_feedback_that_is_none_is_refused(tiny, bad):
+    with pytest.raises(larc.LarcError, match="give CandidateLosses or a Label"):
+        learner_on(tiny).begin().update(bad)
+
+
+@pytest.mark.parametrize("index", [1.0, 0.5, True, None, "1"])
+def test_label_indices_are_whole_numbers(index):
+    with pytest.raises(larc.LarcError, match="names no candidate"):
+        larc.Label("q", ["a", "b"], index)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda c: larc.CandidateLosses("q", c, [0, 1]),
+        lambda c: larc.Label("q", c, 0),
+        lambda c: larc.Task("q", c, support=[0, 1]),
+    ],
+)
+@pytest.mark.parametrize("candidates", ["ab", [], ["a", "a"], ["a", ""], [1, 2], None])
+def test_candidates_are_checked_wherever_they_are_given(make, candidates):
+    with pytest.raises(larc.LarcError):
+        make(candidates)
+
+
+@pytest.mark.parametrize("losses", [None, ["a", "b"], 3])
+def test_losses_that_are_no_numbers_are_refused(losses):
+    with pytest.raises(larc.LarcError, match="not a list of numbers"):
+        larc.CandidateLosses("q", ["a", "b"], losses)
+
+
+def test_rules_of_ones_own_plug_in_and_resume(tiny, tmp_path):
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Decayed:
+        step_sizes: tuple[float, ...] = (0.2, 0.1)
+
+        def step(self, objective, factors, *, differentiable=False):
+            return larc.SGD(self.step_sizes[0]).step(objective, factors)
+
+    learner = learner_on(tiny, rule=Decayed())
+    episode = learner.begin()
+    episode.update(feedback())
+    episode.save(tmp_path / "episode")
+    assert learner.resume(tmp_path / "episode").factors.equal(episode.factors)
+
+    class Nameless:
+        def step(self, objective, factors, *, differentiable=False):
+            raise AssertionError
+
+    with pytest.raises(larc.LarcError, match="no dataclass"):
+        learner_on(tiny, rule=Nameless())
+
+
+def test_a_question_longer_than_the_model_is_refused():
+    substrate = Substrate("short", random_llama(), byte_tokenizer())
+    substrate.model.config.max_position_embeddings = 64
+    with pytest.raises(larc.LarcError, match="the prompt and a candidate take"):
+        learner_on(substrate).begin().read("x" * 100, ["a", "b"])
+
+
+def test_a_resume_with_factors_of_another_rank_is_refused(tiny, tmp_path):
+    from larc.stored import load_state, save_state
+
+    learner = learner_on(tiny)
+    learner.begin().save(tmp_path / "episode")
+    _, facts = load_state(tmp_path / "episode", "larc episode, version 1")
+    tensors = {"A": torch.zeros(2, 32), "B": torch.zeros(32, 2)}
+    save_state(tmp_path / "episode", "larc episode, version 1", tensors, facts)
+    with pytest.raises(larc.LarcError, match="rank 2 and width 32"):
+        learner.resume(tmp_path / "episode")
+
+
+def test_the_version_is_part_of_a_slow_states_name(tiny):
+    slow = larc.SlowState.initial(tiny, seed=1)
+    assert slow.advanced(slow.factors).digest != slow.digest
+    with pytest.raises(larc.LarcError, match="cannot follow"):
+        slow.advanced(random_factors(tiny, 1, rank=2))
+    with pytest.raises(larc.LarcError, match="not finite"):
+        slow.advanced(slow.factors.map(lambda t: t + float("nan")))

@@ -37,10 +37,16 @@ def test_each_row_of_a_stack_gets_its_own_factors():
 
 
 def test_bfloat16_activations_are_rounded_once():
-    factors = Factors(torch.full((1, 4), 0.01), torch.full((4, 1), 0.01))
+    factors = Factors(torch.full((1, 4), 0.1), torch.full((4, 1), 0.0101))
     hidden = torch.ones(1, 4, dtype=torch.bfloat16)
-    expected = (torch.ones(1, 4) + 0.01 * 0.04).to(torch.bfloat16)
+    # The correction is 0.00404. Added in float32 it rounds up to the next bfloat16 after one,
+    # 1.0078125; rounded by itself first, to 0.004028, it would as well, but twice it would not.
+    expected = (torch.ones(1, 4) + 0.4 * 0.0101).to(torch.bfloat16)
+    assert float(expected[0, 0]) == 1.0078125
     assert torch.equal(apply_residual(hidden, factors), expected)
+    barely = Factors(torch.full((1, 4), 0.1), torch.full((4, 1), 0.009766))
+    # 0.0039064 is just past half a step and 0.00390625 is not: the sum must see the float32.
+    assert float(apply_residual(hidden, barely)[0, 0]) == 1.0078125
 
 
 def test_the_residual_is_tokenwise():

@@ -102,7 +102,7 @@ def test_a_model_that_cannot_take_the_mask_falls_back_to_plain_rows():
         pad_token_id=1,
     )
     substrate = Substrate("mamba", MambaForCausalLM(config), byte_tokenizer())
-    assert not substrate.packs
+    assert not substrate.packs(64)
     slow = larc.SlowState.initial(substrate, seed=1)
     factors = random_factors(substrate, 1)
     question = ask(substrate, PROMPTS[1], CANDIDATES)
@@ -186,13 +186,14 @@ def test_cross_entropy_is_minus_the_log_of_the_policy():
     ("prompt", "candidates", "message"),
     [
         ("q", [], "no candidates"),
-        ("q", "ab", "no candidates"),
+        ("q", "ab", "one text, 'ab'"),
         ("q", ["a", ""], "candidate 1 is empty"),
         ("q", ["a", "b", "a"], "the same"),
         ("", ["a", "b"], "prompt is empty"),
         ("q" * 385, ["a", "b"], "385 tokens, over the limit of 384"),
         ("q", ["a", "b" * 32], "33 tokens with its end of sequence, over the limit of 32"),
-        ("q", ["a", 3], "must be texts"),
+        ("q", ["a", 3], "candidate 1 is no text"),
+        (7, ["a", "b"], "the prompt is no text"),
     ],
 )
 def test_questions_that_cannot_be_scored_are_refused(tiny, prompt, candidates, message):

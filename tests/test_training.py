@@ -230,6 +230,12 @@ def test_a_checkpoint_of_another_training_is_refused(tiny, tmp_path):
         larc.train(tiny, small_tasks(3), updates=2, seed=1, checkpoint=path)
     with pytest.raises(larc.LarcError, match="other boundary"):
         larc.train(tiny, small_tasks(), updates=2, seed=1, boundary=1, checkpoint=path)
+    with pytest.raises(larc.LarcError, match="other rank"):
+        larc.train(tiny, small_tasks(), updates=2, seed=1, rank=2, checkpoint=path)
+    with pytest.raises(larc.LarcError, match="other start"):
+        larc.train(tiny, small_tasks(), updates=2, seed=1, slow=start(tiny), checkpoint=path)
+    with pytest.raises(larc.LarcError, match="past the 0 asked for"):
+        larc.train(tiny, small_tasks(), updates=0, seed=1, checkpoint=path)
 
 
 def test_bad_training_is_refused_before_any_work(tiny):
@@ -240,6 +246,14 @@ def test_bad_training_is_refused_before_any_work(tiny):
         larc.train(tiny, [larc.Task("q", ["a", "b"], support=[0, 1])], updates=1, seed=1)
     with pytest.raises(larc.LarcError, match="static, adapted, exact"):
         larc.train(tiny, small_tasks(), objective="best", updates=1, seed=1)
+    with pytest.raises(larc.LarcError, match="leave them out"):
+        larc.train(tiny, small_tasks(), slow=start(tiny), rank=8, updates=1, seed=1)
+    with pytest.raises(larc.LarcError, match="no directory"):
+        larc.train(tiny, small_tasks(), updates=1, seed=1, checkpoint="no/such/place/file")
+    with pytest.raises(larc.LarcError, match="checkpoint_every"):
+        larc.train(tiny, small_tasks(), updates=1, seed=1, checkpoint_every=0)
+    with pytest.raises(larc.LarcError, match="positive"):
+        AdamW(clip=-1)
     long = larc.Task("q" * 999, ["a", "b"], support=[0, 1], query=[0, 1])
     with pytest.raises(larc.LarcError, match="over the limit"):
         larc.train(tiny, [*small_tasks(), long], updates=1, seed=1)
@@ -254,6 +268,12 @@ def test_an_update_that_is_not_finite_is_not_made(tiny):
         trainer.advance()
     assert trainer.slow is kept
     assert trainer.updates == 0
+
+
+def test_the_outer_optimiser_has_the_papers_numbers():
+    assert AdamW() == AdamW(1e-3, 0.9, 0.999, 1e-8, 1.0)
+    settings = TrainingSettings()
+    assert (settings.batch, settings.inner_steps, settings.rule) == (2, 2, larc.SGD(0.1))
 
 
 def test_checkpointing_activations_trains_to_the_same_state():

@@ -1,13 +1,13 @@
 """Feedback that arrives late: questions in time, many states answering them, labels afterwards.
 
 Nothing here knows what is asked. What a question's prompt shows of the past, and who else answers
-it, is the business of the room that supplies the questions.
+it, is the business of the room that supplies the questions. `larc.stream.session` holds the states;
+it is not imported from here, so that what needs no model stays light.
 """
 
 from larc.stream.items import Item, PlainRoom, Room
 from larc.stream.paths import PathSpec
 from larc.stream.queue import Arrive, Ask, order_events, split_streams
-from larc.stream.session import Session, SessionLimits
 
 __all__ = [
     "Arrive",
@@ -16,8 +16,6 @@ __all__ = [
     "PathSpec",
     "PlainRoom",
     "Room",
-    "Session",
-    "SessionLimits",
     "order_events",
     "split_streams",
 ]

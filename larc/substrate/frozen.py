@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +18,9 @@ from larc.ledger import Ledger
 from larc.substrate import views
 from larc.substrate.identity import Identity, identify
 from larc.substrate.rows import Row, attention_inputs, padded_length, token_batch
+
+# Rounding may differ by this much of the logits' own spread before a layout counts as another.
+_PACKING_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 
 
 class Substrate:
@@ -54,6 +60,8 @@ class Substrate:
                 f"the tokenizer of {name} has no end-of-sequence token; set `eos_token` on it, "
                 "because every candidate is scored with its end."
             )
+        if chunk_positions < 1 or cache_bytes < 0:
+            raise LarcError("chunk_positions must be 1 or more, and cache_bytes 0 or more.")
         self.name = name
         self.model = model.requires_grad_(False).eval()
         self.tokenizer = tokenizer
@@ -61,10 +69,16 @@ class Substrate:
         self.checkpointing = checkpointing
         self.chunk_positions = chunk_positions
         self.cache_bytes = cache_bytes
+        #: Tokenised questions, for the scorer to keep; they go with the substrate.
+        self.questions: OrderedDict[Any, Any] = OrderedDict()
+        #: Whether the model runs for the scorer just now, and not for its user.
+        self.computing = False
+        self._lock = threading.RLock()
         self._below_cache: OrderedDict[tuple[int, Row], Tensor] = OrderedDict()
         self._below_held = 0
         self._above: dict[tuple[int, bool], Callable[..., Tensor]] = {}
         self._below: dict[int, Callable[..., Tensor]] = {}
+        self._packs: dict[int, bool] = {}
 
     def __repr__(self) -> str:
         return f"Substrate({self.name!r}, width={self.width}, layers={self.layers})"
@@ -79,10 +93,23 @@ class Substrate:
         """The width of the hidden vectors, d."""
         return int(self.model.config.get_text_config().hidden_size)
 
+    def width_at(self, boundary: int) -> int:
+        """Return the width at a boundary: some models embed narrower than they compute."""
+        if boundary > 0:
+            return self.width
+        return int(self.model.get_input_embeddings().weight.shape[1])
+
     @property
     def layers(self) -> int:
         """How many decoder layers there are."""
         return int(self.model.config.get_text_config().num_hidden_layers)
+
+    @property
+    def longest(self) -> int | None:
+        """The most positions the model says it can take, where it says so."""
+        text = self.model.config.get_text_config()
+        most = getattr(text, "max_position_embeddings", None)
+        return int(most) if most else None
 
     @property
     def device(self) -> torch.device:
@@ -96,6 +123,17 @@ class Substrate:
         dtype: torch.dtype = self.model.dtype
         return dtype
 
+    @contextmanager
+    def _own_work(self) -> Iterator[None]:
+        # One call at a time: a view holds what a call goes through. And a hook that shows the user
+        # a fast state must leave the scorer's own calls alone.
+        with self._lock:
+            outer, self.computing = self.computing, True
+            try:
+                yield
+            finally:
+                self.computing = outer
+
     def check_boundary(self, boundary: int) -> None:
         """Refuse a boundary this model does not have."""
         if not 0 <= boundary < self.layers:
@@ -104,8 +142,9 @@ class Substrate:
                 f"embeddings) to {self.layers - 1} (before the last layer)."
             )
         if boundary > 0 and boundary not in self._below:
-            views.check_boundary(self.model, boundary)
-            self._below[boundary] = views.below(self.model, boundary)
+            with self._own_work():
+                views.check_boundary(self.model, boundary)
+                self._below[boundary] = views.below(self.model, boundary)
 
     def activations(self, rows: Sequence[Row], boundary: int) -> Tensor:
         """Return what enters the boundary, ``[rows, tokens, d]``, padded on the right.
@@ -113,15 +152,16 @@ class Substrate:
         Nothing below the boundary depends on a learned state. Above the input, each row is computed
         alone and unpadded, so that what is reused never depends on the batch it was first met in.
         """
-        if boundary == 0:
-            tokens = token_batch(rows, self._padding_token).to(self.device)
-            with torch.no_grad():
-                embedded: Tensor = self.model.get_input_embeddings()(tokens)
-            return embedded
         self.check_boundary(boundary)
-        return torch.nn.utils.rnn.pad_sequence(
-            [self._activations_of(row, boundary) for row in rows], batch_first=True
-        )
+        # Never as inference tensors: a later gradient may need what is kept here.
+        with self._own_work(), torch.inference_mode(False), torch.no_grad():
+            if boundary == 0:
+                tokens = token_batch(rows, self._padding_token).to(self.device)
+                embedded: Tensor = self.model.get_input_embeddings()(tokens)
+                return embedded
+            return torch.nn.utils.rnn.pad_sequence(
+                [self._activations_of(row, boundary) for row in rows], batch_first=True
+            )
 
     def _activations_of(self, row: Row, boundary: int) -> Tensor:
         key = (boundary, row)
@@ -132,8 +172,7 @@ class Substrate:
         size = len(row.tokens)
         inputs = attention_inputs([row], size, self.dtype, self.device)
         tokens = token_batch([row], self._padding_token).to(self.device)
-        with torch.no_grad():
-            hidden = self._below[boundary](input_ids=tokens, **inputs)[0].clone()
+        hidden = self._below[boundary](input_ids=tokens, **inputs)[0].clone()
         self.ledger.add("below", size, size)
         held = hidden.numel() * hidden.element_size()
         if held <= self.cache_bytes:
@@ -149,44 +188,60 @@ class Substrate:
 
         Differentiable with respect to ``hidden``. Returns ``[places, vocabulary]``.
         """
+        self.check_boundary(boundary)
         way = (boundary, self.checkpointing)
-        if way not in self._above:
-            self.check_boundary(boundary)
-            self._above[way] = views.above(self.model, boundary, checkpointing=self.checkpointing)
-        length = hidden.shape[1]
-        inputs = attention_inputs(rows, length, hidden.dtype, self.device)
-        effective = sum(len(row.tokens) for row in rows)
-        self.ledger.add("mixer", len(rows) * length, effective)
-        self.ledger.add("head", places.numel(), places.numel())
-        return self._above[way](hidden, places, **inputs)
+        with self._own_work():
+            if way not in self._above:
+                self._above[way] = views.above(
+                    self.model, boundary, checkpointing=self.checkpointing
+                )
+            length = hidden.shape[1]
+            inputs = attention_inputs(rows, length, hidden.dtype, self.device)
+            effective = sum(len(row.tokens) for row in rows)
+            self.ledger.add("mixer", len(rows) * length, effective)
+            self.ledger.add("head", places.numel(), places.numel())
+            return self._above[way](hidden, places, **inputs)
 
-    @cached_property
-    def packs(self) -> bool:
-        """Whether candidates can share one row, found out by trying it once on a short row."""
-        text = self.model.config.get_text_config()
-        tokens = [2 + index % (text.vocab_size - 2) for index in range(6)]
-        shared = Row(tuple(tokens), segments=(0, 0, 1, 1, 2, 2), positions=(0, 1, 2, 3, 2, 3))
-        plain = [Row((*tokens[:2], *tokens[2:4])), Row((*tokens[:2], *tokens[4:]))]
+    def packs(self, length: int) -> bool:
+        """Whether candidates can share a row of this length, found out by trying it.
+
+        Tried once for every doubling of the length: attention that reaches only so far back, or
+        looks at chunks, takes no such mask and would show nothing on a short row.
+        """
+        size = max(8, 1 << (length - 1).bit_length())
+        if self.longest is not None:
+            size = max(6, min(size, self.longest))
+        if size not in self._packs:
+            with self._own_work():
+                self._packs[size] = self._packs_at(size)
+        return self._packs[size]
+
+    def _packs_at(self, size: int) -> bool:
+        vocabulary = int(self.model.config.get_text_config().vocab_size)
+        prompt = tuple(
+            2 + (7 * index * index + index) % (vocabulary - 2) for index in range(size - 4)
+        )
+        start = len(prompt)
+        shared = Row(
+            (*prompt, 2, 3, 4, 5),
+            segments=(0,) * start + (1, 1, 2, 2),
+            positions=(*range(start), start, start + 1, start, start + 1),
+        )
+        plain = [Row((*prompt, 2, 3)), Row((*prompt, 4, 5))]
         try:
-            packed = self._last_logits([shared], [3, 5])
-        except (TypeError, ValueError, RuntimeError):
+            packed = self._logits_at([shared], [start + 1, start + 3])
+        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
             return False
-        return torch.allclose(packed, self._last_logits(plain, [3, 7]), atol=1e-2, rtol=1e-2)
+        apart = self._logits_at(plain, [start + 1, 2 * start + 3])
+        spread = float(apart.std())
+        return float((packed - apart).abs().max()) <= _PACKING_TOLERANCE[self.dtype] * spread
 
-    def _last_logits(self, rows: Sequence[Row], places: list[int]) -> Tensor:
+    def _logits_at(self, rows: Sequence[Row], places: list[int]) -> Tensor:
         hidden = self.activations(rows, boundary=0)
         inputs = attention_inputs(rows, padded_length(rows), hidden.dtype, self.device)
         with torch.no_grad():
             run = views.above(self.model, 0)
             return run(hidden, torch.tensor(places, device=self.device), **inputs).float()
-
-    @property
-    def window(self) -> int | None:
-        """How far back the model's attention reaches, where it is limited."""
-        text = self.model.config.get_text_config()
-        limited = getattr(text, "use_sliding_window", True)
-        window = getattr(text, "sliding_window", None)
-        return int(window) if limited and window else None
 
     @property
     def _padding_token(self) -> int:

@@ -126,5 +126,8 @@ def _adapter_settings(model: PreTrainedModel) -> Any:
 
 def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    state = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
+    state: Any = sorted(tokenizer.get_vocab().items())
+    if backend is not None:
+        # Padding and truncation are how it was last called, not what it is.
+        state = {**json.loads(backend.to_str()), "padding": None, "truncation": None}
     return hash_json([state, {k: str(v) for k, v in tokenizer.special_tokens_map.items()}])

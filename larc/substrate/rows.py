@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ class Row:
     segments: tuple[int, ...] = ()
     positions: tuple[int, ...] = ()
 
-    @cached_property
+    @property
     def visible(self) -> Tensor:
         """Which token (column) each token (row) may see."""
         causal = torch.ones(len(self.tokens), len(self.tokens), dtype=torch.bool).tril()

@@ -75,10 +75,17 @@ def load_substrate(
     """
     if revision is not None and (str(source) in PRESETS or Path(source).exists()):
         raise LarcError(f"revision was given for {source}; only hub ids have revisions.")
-    model, tokenizer = _model_and_tokenizer(str(source), revision, dtype, trust_remote_code)
-    model.to(device)
-    if adapter is not None:
-        attach_adapter(model, adapter)
+    # Loading draws first weights that the loaded ones replace; nobody else's stream is touched.
+    with torch.random.fork_rng(devices=[]):
+        model, tokenizer = _model_and_tokenizer(str(source), revision, dtype, trust_remote_code)
+        try:
+            model.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise LarcError(
+                f"the model cannot run on {device} here ({_first_line(error)})."
+            ) from error
+        if adapter is not None:
+            attach_adapter(model, tokenizer, adapter)
     return Substrate(
         str(source),
         model,
@@ -96,7 +103,14 @@ def _model_and_tokenizer(
         model: Any = random_llama()
         return model.to(_as_dtype(dtype)), byte_tokenizer()
     if source == "smollm2-135m":
-        return _from_pretrained(str(cached_model(source)), _as_dtype(dtype))
+        try:
+            return _from_pretrained(str(cached_model(source)), _as_dtype(dtype))
+        except LarcError as error:
+            if error.__cause__ is None and "is not on this machine" in str(error):
+                raise
+            raise LarcError(
+                f"the copy of {source} is damaged; run `larc fetch {source}`."
+            ) from error
     if source in HUB_PRESETS:
         preset = HUB_PRESETS[source]
         chosen = _as_dtype(dtype or preset.dtype)
@@ -113,17 +127,30 @@ def _model_and_tokenizer(
 
 def _from_pretrained(source: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
     options = {key: value for key, value in options.items() if value is not None}
+    loader: Any = AutoModelForCausalLM
     try:
         with quiet_unless_terminal():
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-            return model, AutoTokenizer.from_pretrained(source, **options)
-    except (OSError, ValueError, KeyError) as error:
+            model, loaded = loader.from_pretrained(
+                source, dtype=dtype, output_loading_info=True, **options
+            )
+            tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except Exception as error:  # whatever the many loaders behind this raise on a damaged model
         # transformers explains a missing model over many lines; the first says enough.
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LarcError(
-            f"no model could be loaded from {source!r} ({reason}); give one of "
+            f"no model could be loaded from {source!r} ({_first_line(error)}); give one of "
             f"{', '.join(PRESETS)}, a model directory, a .gguf file, or the id of a hub model."
         ) from error
+    absent = sorted(loaded["missing_keys"])
+    if absent:  # transformers would go on with random numbers in their place
+        raise LarcError(
+            f"the model in {source!r} lacks {len(absent)} of its weights, such as {absent[0]}; "
+            "get a whole copy."
+        )
+    return model, tokenizer
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:

@@ -33,26 +33,23 @@ class _Around(nn.Module):
             return getattr(super().__getattr__("inner"), name)
 
 
-class _Skip(_Around):
-    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return hidden
-
-
 class _Enter(_Around):
-    """Forgets what came from below and puts the given activations in its place."""
+    """Stands for a layer below the boundary; the last of them gives what enters the next."""
 
     given: Tensor | None = None
+    # Some layers return their activations alone, some with more behind them.
+    as_tuple = False
 
-    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        assert self.given is not None
-        return self.given
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        hidden = hidden_states if self.given is None else self.given
+        return (hidden, None, None) if self.as_tuple else hidden
 
 
 class _Leave(_Around):
     """Ends the forward here: nothing above is needed."""
 
-    def forward(self, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        raise _Left(hidden)
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise _Left(hidden_states)
 
 
 class _Left(Exception):
@@ -124,20 +121,28 @@ def above(
     if boundary > 0 or checkpointing:
         name, layers = layer_list(model)
         replaced: list[nn.Module] = [
-            _Skip(layer) if i < boundary else _Recomputed(layer) if checkpointing else layer
+            _Enter(layer) if i < boundary else _Recomputed(layer) if checkpointing else layer
             for i, layer in enumerate(layers)
         ]
         if boundary > 0:
-            enter = replaced[boundary - 1] = _Enter(layers[boundary - 1])
+            tuples = _returns_tuple(model, layers[boundary - 1])
+            for layer in replaced[:boundary]:
+                layer.as_tuple = tuples  # type: ignore[assignment]  # a plain attribute
+            enter = replaced[boundary - 1]  # type: ignore[assignment]  # made just above
         replacements[name] = nn.ModuleList(replaced)
     view = _with_modules(model, replacements)
+    embeddings: Any = model.get_input_embeddings()
+    width: int = embeddings.weight.shape[1]
 
     def run(hidden: Tensor, places: Tensor, **inputs: Any) -> Tensor:
         chosen.places = places
+        embedded = hidden
         if enter is not None:
             enter.given = hidden
+            # What comes from below is forgotten; it only has to look like embeddings.
+            embedded = hidden.new_zeros(*hidden.shape[:2], width)
         try:
-            logits: Tensor = view(inputs_embeds=hidden, use_cache=False, **inputs).logits
+            logits: Tensor = view(inputs_embeds=embedded, use_cache=False, **inputs).logits
         finally:  # the views outlive the call; its activations must not
             chosen.places = None
             if enter is not None:
@@ -149,18 +154,38 @@ def above(
 
 def check_boundary(model: PreTrainedModel, boundary: int) -> None:
     """Refuse a boundary at which the two halves do not give the whole model's answer."""
-    tokens = torch.arange(2, 10, device=model.device)[None] % model.config.vocab_size
-    with torch.no_grad():
-        whole = model(input_ids=tokens, use_cache=False).logits[0].float()
-        hidden = below(model, boundary)(input_ids=tokens)
-        places = torch.arange(tokens.shape[1], device=model.device)
-        halves = above(model, boundary)(hidden, places).float()
-    # The same kernels on the same shapes: anything but rounding is another function.
-    if not torch.allclose(whole, halves, atol=1e-3, rtol=1e-3):
+    tokens = _some_tokens(model)
+    try:
+        with torch.no_grad():
+            whole = model(input_ids=tokens, use_cache=False).logits[0].float()
+            hidden = below(model, boundary)(input_ids=tokens)
+            places = torch.arange(tokens.shape[1], device=model.device)
+            halves = above(model, boundary)(hidden, places).float()
+        # The same kernels on the same shapes: anything but rounding is another function.
+        same = torch.allclose(whole, halves, atol=1e-3, rtol=1e-3)
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError):
+        same = False
+    if not same:
         raise LarcError(
             f"{type(model).__name__} cannot be entered before layer {boundary}: the layers above "
             "need more than the activations there; use the input boundary (boundary=0)."
         )
+
+
+def _some_tokens(model: PreTrainedModel) -> Tensor:
+    tokens: Tensor = torch.arange(2, 10, device=model.device)[None] % model.config.vocab_size
+    return tokens
+
+
+def _returns_tuple(model: PreTrainedModel, layer: nn.Module) -> bool:
+    found: list[bool] = []
+    hook = layer.register_forward_hook(lambda _, __, out: found.append(isinstance(out, tuple)))
+    try:
+        with torch.no_grad():
+            model(input_ids=_some_tokens(model), use_cache=False)
+    finally:
+        hook.remove()
+    return any(found)
 
 
 def _with_modules(model: PreTrainedModel, replacements: dict[str, nn.Module]) -> Any:

