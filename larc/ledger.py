@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -32,13 +33,15 @@ class Ledger:
     ...     ledger.add("mixer", physical=16, effective=12)
     >>> ledger.total("mixer")
     Entry(calls=1, physical=16, effective=12)
-    >>> sorted(ledger.entries)
-    [('support', 'mixer')]
+    >>> sorted(ledger.entries), sorted(ledger.spent())
+    ([('support', 'mixer')], ['other', 'support'])
     """
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, str], Entry] = {}
+        self.seconds: dict[str, float] = {}
         self._operation = "other"
+        self._since = time.perf_counter()
 
     def add(self, kind: str, physical: int, effective: int) -> None:
         """Charge one call to the operation under way."""
@@ -49,12 +52,30 @@ class Ledger:
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:
-        """Charge everything inside the block to one name."""
-        outer, self._operation = self._operation, name
+        """Charge everything inside the block, its time too, to one name."""
+        outer = self._operation
+        self._charge_time(name)
         try:
             yield
         finally:
-            self._operation = outer
+            self._charge_time(outer)
+
+    def _charge_time(self, now_doing: str) -> None:
+        now = time.perf_counter()
+        spent = self.seconds.get(self._operation, 0.0) + now - self._since
+        self.seconds[self._operation] = spent
+        self._operation, self._since = now_doing, now
+
+    def clear(self) -> None:
+        """Forget everything counted and begin a new clock."""
+        self.entries.clear()
+        self.seconds.clear()
+        self._since = time.perf_counter()
+
+    def spent(self) -> dict[str, float]:
+        """Return the seconds charged to each operation up to now; what no block names is other."""
+        self._charge_time(self._operation)
+        return dict(sorted(self.seconds.items()))
 
     def total(self, kind: str) -> Entry:
         """Return one kind's work summed over all operations."""

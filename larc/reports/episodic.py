@@ -68,7 +68,7 @@ class EpisodicResults:
     selection: Selection
     curves: dict[tuple[str, int], list[float]]
     ledger: list[dict[str, Any]]
-    cost: dict[str, dict[str, float]]
+    cost: dict[str, dict[str, Any]]
     resamples: int
 
     def mean(self, values: Array) -> float:
@@ -234,6 +234,7 @@ def tables(results: EpisodicResults) -> list[Table]:
         _controls(results),
         _secondary(results),
         _ledger_table(results),
+        _cost_table(results),
     ]
 
 
@@ -327,6 +328,25 @@ def _ledger_table(results: EpisodicResults) -> Table:
         "ledger",
         "Model work of all units: calls, and positions with and without padding.",
         ("Operation", "Kind", "Calls", "Physical positions", "Effective positions"),
+        rows,
+    )
+
+
+def _cost_table(results: EpisodicResults) -> Table:
+    operations = sorted({name for cost in results.cost.values() for name in cost["milliseconds"]})
+    rows: list[list[Cell]] = []
+    totals = [0] * len(operations)
+    for unit, cost in results.cost.items():
+        spent = [int(cost["milliseconds"].get(name, 0)) for name in operations]
+        totals = [total + own for total, own in zip(totals, spent, strict=True)]
+        rows.append([unit, *spent, sum(spent), round(cost["peak_bytes"] / 2**20)])
+    peak = max(round(cost["peak_bytes"] / 2**20) for cost in results.cost.values())
+    rows.append(["total", *totals, sum(totals), peak])
+    return Table(
+        "cost",
+        "Wall time in milliseconds by operation, and the peak memory of the process in MiB. Times "
+        "are of one machine on one day.",
+        ("Unit", *(name.capitalize() for name in operations), "Sum", "Peak MiB"),
         rows,
     )
 

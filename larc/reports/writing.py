@@ -15,6 +15,7 @@ from larc.studies.runs import Run, read_json
 
 def write_report(run: Run) -> str:
     """Write the tables and figures of a run, and its manifest; returns the page's name."""
+    run.check_foreign()
     if run.kind == SWEEP:
         for child in sorted(run.path.iterdir()):
             if (child / "config.json").exists():
@@ -24,7 +25,7 @@ def write_report(run: Run) -> str:
         results = episodic.load_results(run)
         tables = episodic.tables(results)
         if run.is_done("final-queries"):
-            final = episodic.tables(episodic.load_results(run, final=True))[:-1]
+            final = episodic.tables(episodic.load_results(run, final=True))[:-2]
             tables += [_renamed(table) for table in final]
         page = _write(
             run,

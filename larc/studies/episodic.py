@@ -8,7 +8,6 @@ are written and hashed before the first query is opened.
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -151,12 +150,13 @@ def perform(work: Work, display: Display | None = None) -> Files:
     settings = work.settings
     torch.set_num_threads(settings.threads)
     substrate = _substrate(settings.substrate, settings.adapter, settings.device, settings.dtype)
-    substrate.ledger.entries.clear()
-    started = time.perf_counter()
+    substrate.ledger.clear()
     make = _train if work.name.startswith("train-") else _predict
     files = make(work, substrate, display or Display())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    cost = {"seconds": round(time.perf_counter() - started, 3), "peak_bytes": peak}
+    # Whole milliseconds, so that the parts add up to their sum exactly.
+    spent = {name: round(1000 * part) for name, part in substrate.ledger.spent().items()}
+    cost = {"milliseconds": spent, "peak_bytes": peak}
     return {
         **files,
         "ledger.json": as_json(substrate.ledger.as_rows()),
@@ -187,12 +187,15 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
         notes = trainer.restore(checkpoint)
         losses = notes["losses"]
         substrate.ledger.load_rows(notes["ledger"])
+        substrate.ledger.seconds = notes["seconds"]
     display.unit(work.name, settings.updates, trainer.updates)
     while trainer.updates < settings.updates:
         losses.append(trainer.advance())
         display.update(trainer.updates, losses[-1])
         if resumable and trainer.updates % CHECKPOINT_EVERY == 0:
-            trainer.save(checkpoint, {"losses": losses, "ledger": substrate.ledger.as_rows()})
+            ledger = substrate.ledger
+            notes = {"losses": losses, "ledger": ledger.as_rows(), "seconds": ledger.spent()}
+            trainer.save(checkpoint, notes)
     return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
 
 

@@ -28,6 +28,10 @@ from larc.files import write_whole
 
 SCHEMA = 1
 _UNTRACKED = {"manifest.json", "lock"}
+_PARTS = {
+    *("config.json", "evidence.jsonl", "manifest.json", "lock", "report.md", "report.html"),
+    *("units", "tables", "figures"),
+}
 
 
 def sha256(content: bytes) -> str:
@@ -181,6 +185,17 @@ class Run:
         previous = sha256(before.splitlines()[-1]) if before else ""
         line = json.dumps({"event": event, **facts, "previous": previous}, sort_keys=True)
         write_whole(path, before + line.encode() + b"\n")
+
+    def check_foreign(self) -> None:
+        """Refuse files that no run has: a report must not be made over somebody's own."""
+        for child in sorted(self.path.iterdir()):
+            variation = child.is_dir() and (child / "config.json").exists()
+            if child.name not in _PARTS and not variation:
+                raise LarcError(f"{child} does not belong to the run; move it elsewhere.")
+        for child in sorted(self.path.glob("units/*/*")):
+            done = child.parent / "done.json"
+            if done.exists() and child.name not in {*read_json(done), "done.json"}:
+                raise LarcError(f"{child} does not belong to the run; move it elsewhere.")
 
     # Manifest ------------------------------------------------------------------------------------
 

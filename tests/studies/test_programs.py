@@ -107,6 +107,23 @@ def test_the_static_arm_does_the_same_support_work(smoke):
     assert ledgers[0] == ledgers[1]
 
 
+def test_time_and_memory_are_kept_by_operation_and_add_up(smoke):
+    lines = (smoke / "tables" / "cost.csv").read_text().splitlines()
+    assert lines[0] == "Unit,Other,Query,Support,Text,Sum,Peak MiB"
+    rows = [line.split(",") for line in lines[1:]]
+    for row in rows:
+        assert sum(map(int, row[1:5])) == int(row[5])
+        assert int(row[6]) > 50
+    assert int(rows[-1][5]) == sum(int(row[5]) for row in rows[:-1])
+    ledger = [
+        line.split(",") for line in (smoke / "tables" / "ledger.csv").read_text().splitlines()
+    ]
+    for kind in ("mixer", "head", "backward"):
+        for column in (2, 3, 4):
+            parts = [int(row[column]) for row in ledger[1:] if row[1] == kind]
+            assert sum(parts[:-1]) == parts[-1]  # the last is the total
+
+
 def test_a_finished_run_says_so_and_does_nothing(smoke, capsys):
     before = {path: path.stat().st_mtime_ns for path in smoke.rglob("*") if path.name != "lock"}
     assert main(["study", "programs", "--preset", "smoke", "--out", str(smoke)]) == 0

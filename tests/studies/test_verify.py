@@ -45,9 +45,14 @@ def test_missing_and_foreign_files_are_named(run, capsys):
     assert main(["verify", str(run)]) == 1
     assert "contrasts.csv is missing" in capsys.readouterr().err
     main(["report", str(run)])
-    (run / "notes.txt").write_text("mine")
-    with pytest.raises(LarcError, match=r"notes\.txt does not belong"):
-        verify(run)
+    for place in (run / "notes.txt", run / "units" / "queries" / "more.parquet"):
+        place.write_text("mine")
+        with pytest.raises(LarcError, match=f"{place.name} does not belong"):
+            verify(run)
+        assert main(["report", str(run)]) == 1
+        assert f"{place.name} does not belong" in capsys.readouterr().err
+        assert place.read_text() == "mine"
+        place.unlink()
 
 
 def test_predictions_changed_after_the_record_are_caught_even_if_all_hashes_are_redone(run):
