@@ -5,7 +5,12 @@ BIN := $(VENV)/bin
 # The constraints pin what the results were made with; torch is the CPU build there.
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: test lint bench setup fetch clean
+.PHONY: run test lint bench setup fetch clean
+
+## run: set everything up, fetch SmolLM2, run the quick program study
+run: fetch
+	@echo "== the quick program study (about twelve minutes on two idle cores)"
+	$(BIN)/larc study programs --preset quick --out runs/programs-quick
 
 ## test: set everything up, fetch SmolLM2, check style, types and structure, run all tests
 test: fetch lint
@@ -32,6 +37,8 @@ setup: $(VENV)/ready
 
 # torch first and by its exact version: a range would pull several gigabytes for accelerators.
 $(VENV)/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.11"; exit 1; }
 	@echo "== environment in $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
