@@ -62,12 +62,8 @@ def _parser() -> argparse.ArgumentParser:
 
     study = _command(commands, "study", "Run a study, or go on with one that stopped.", None)
     kinds = study.add_subparsers(title="studies", metavar="STUDY", required=True)
-    sentences = {
-        "programs": "Select programs from execution feedback.",
-        "tasks": "Ask the same of your own episodes.",
-    }
     for kind, chosen in STUDIES.items():
-        one = _command(kinds, kind, sentences[kind], _study)
+        one = _command(kinds, kind, chosen.sentence, _study)
         one.set_defaults(study=kind)
         one.add_argument("--preset", choices=list(chosen.presets), default="quick")
         one.add_argument("--config", metavar="FILE", help="settings from a YAML file")

@@ -18,9 +18,12 @@ S = TypeVar("S")
 _TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def setting(default: Any, help: str) -> Any:
-    """Declare a field of a settings dataclass: its default, and the sentence shown for it."""
-    return field(default=default, metadata={"help": help})
+def setting(default: Any, help: str, *, free: bool = False) -> Any:
+    """Declare a field of a settings dataclass: its default, and the sentence shown for it.
+
+    A ``free`` one changes no result, and may change while a run goes on.
+    """
+    return field(default=default, metadata={"help": help, "free": free})
 
 
 def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
@@ -90,9 +93,10 @@ def _converted(hint: Any, value: Any) -> Any:
             raise ValueError
         return value
     if origin is tuple:
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            parts = [parts]
+        given = value if isinstance(value, list | tuple) else [value]
+        parts = [
+            part for one in given for part in (one.split(",") if isinstance(one, str) else [one])
+        ]
         return tuple(_converted(get_args(hint)[0], part) for part in parts)
     if hint is bool:
         if isinstance(value, bool):
@@ -149,11 +153,21 @@ def as_values(settings: Any) -> dict[str, Any]:
     }
 
 
+def decisive(settings: Any) -> dict[str, Any]:
+    """Return the settings that decide a result, as plain values: what a run is known by."""
+    free = {item.name for item in fields(settings) if item.metadata.get("free")}
+    return {name: value for name, value in as_values(settings).items() if name not in free}
+
+
 def add_options(parser: argparse._ActionsContainer, cls: type[Any]) -> None:
     """Give a command one option per field; what is not given stays out of the result."""
     hints = get_type_hints(cls)
     for item in fields(cls):
-        flag: dict[str, Any] = {"nargs": "?", "const": "yes"} if hints[item.name] is bool else {}
+        flag: dict[str, Any] = {}
+        if hints[item.name] is bool:
+            flag = {"nargs": "?", "const": "yes"}
+        elif get_origin(hints[item.name]) is tuple:
+            flag = {"nargs": "+"}  # separated by blanks or commas
         parser.add_argument(
             f"--{item.name.replace('_', '-')}",
             dest=item.name,

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from larc.errors import LarcError
-from larc.reports import episodic, figures
+from larc.reports import ci, episodic, figures
 from larc.reports.sweep import sweep_tables
 from larc.reports.tables import Table
+from larc.studies import ci_queue
 from larc.studies.catalog import STUDIES, SWEEP, command_of
 from larc.studies.runs import Run, read_json
 
@@ -21,6 +22,12 @@ def write_report(run: Run) -> str:
             if (child / "config.json").exists():
                 write_report(Run(child))
         page = _write(run, "A sweep", "", sweep_tables(run), {})
+    elif run.kind == ci_queue.KIND:
+        found = ci.load_results(run)
+        title = "The continuous-integration study" + (
+            " (synthetic jobs)" if found.synthetic else ""
+        )
+        page = _write(run, title, command_of(run), ci.tables(found, run), {}, ci.answer(found))
     elif run.kind in STUDIES:
         results = episodic.load_results(run)
         tables = episodic.tables(results)

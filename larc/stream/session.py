@@ -115,8 +115,7 @@ class Session:
 
         Every question is kept as it was put, under each view, until its label arrives.
         """
-        put = {item.name: dict(self.room.prompts(item)) for item in items}
-        self._check_room_for(put)
+        put = self._put(items)
         requests = [
             (self.episodes[path.name], put[item.name][path.view], item.candidates)
             for path in self.paths
@@ -130,6 +129,16 @@ class Session:
         self.pending.update(put)
         self.events += 1
         return answers
+
+    def hold(self, items: Sequence[Item]) -> None:
+        """Keep questions that nobody answers until their labels arrive: history to learn from."""
+        self.pending.update(self._put(items))
+        self.events += 1
+
+    def _put(self, items: Sequence[Item]) -> dict[str, dict[str, str]]:
+        put = {item.name: dict(self.room.prompts(item)) for item in items}
+        self._check_room_for(put)
+        return put
 
     def arrive(self, items: Sequence[Item]) -> dict[str, Update]:
         """Learn from labels that arrive together; returns what each learning path's update did."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from larc.errors import LarcError
-from larc.settings import as_values, build, nearest
-from larc.studies import own_tasks, programs
-from larc.studies.options import EpisodicSettings, Execution, TaskSet
+from larc.settings import as_values, build, decisive, nearest
+from larc.studies import ci_queue, own_tasks, programs
+from larc.studies.options import CISettings, EpisodicSettings, Execution, TaskSet
 from larc.studies.runs import Run
 
 SWEEP = "sweep"
@@ -19,13 +19,28 @@ SWEEP = "sweep"
 
 @dataclass(frozen=True)
 class Study:
-    """A study: the class of its settings, its presets, and where its tasks come from."""
+    """A study: the class of its settings, its presets, what it is about, and how it is done."""
 
     kind: str
-    settings: type[EpisodicSettings]
-    presets: Mapping[str, EpisodicSettings]
-    tasks: Callable[[Any], TaskSet]
+    sentence: str
+    settings: type[Any]
+    presets: Mapping[str, Any]
+    prepare: Callable[[Any], Any]
+    carry_out: Callable[[Run, Any, Any, Execution], None]
     reserved: Callable[[Any], TaskSet] | None = None
+
+
+# What carries a study out loads torch, so it is imported when it is needed.
+def _episodic(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: Execution) -> None:
+    from larc.studies.episodic import carry_out
+
+    carry_out(run, tasks, settings, execution)
+
+
+def _ci(run: Run, split: Any, settings: CISettings, execution: Execution) -> None:
+    from larc.studies.ci import carry_out
+
+    carry_out(run, split, settings, execution)
 
 
 STUDIES = {
@@ -33,12 +48,29 @@ STUDIES = {
     for study in (
         Study(
             programs.KIND,
+            "Select programs from execution feedback.",
             programs.ProgramSettings,
             programs.PRESETS,
             programs.program_tasks,
+            _episodic,
             programs.reserved_tasks,
         ),
-        Study(own_tasks.KIND, own_tasks.TaskSettings, own_tasks.PRESETS, own_tasks.own_tasks),
+        Study(
+            own_tasks.KIND,
+            "Ask the same of your own episodes.",
+            own_tasks.TaskSettings,
+            own_tasks.PRESETS,
+            own_tasks.own_tasks,
+            _episodic,
+        ),
+        Study(
+            ci_queue.KIND,
+            "Predict CI jobs whose labels arrive late.",
+            CISettings,
+            ci_queue.PRESETS,
+            ci_queue.audit_queue,
+            _ci,
+        ),
     )
 }
 
@@ -50,20 +82,18 @@ def study_of(run: Run) -> Study:
     return STUDIES[run.kind]
 
 
-def settings_of(run: Run) -> EpisodicSettings:
+def settings_of(run: Run) -> Any:
     """Return a run's settings as the dataclass they were made from."""
     return build(study_of(run).settings, run.settings)
 
 
-def run_study(study: Study, settings: EpisodicSettings, out: Path, execution: Execution) -> Run:
+def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> Run:
     """Carry a study out in a directory, or go on where it stopped."""
-    from larc.studies.episodic import carry_out
-
-    # Tasks first: what cannot be read is refused before a directory is made.
-    tasks = study.tasks(settings)
-    run = Run.start(out, study.kind, as_values(settings))
+    # What it is about first: what cannot be read is refused before a directory is made.
+    about = study.prepare(settings)
+    run = Run.start(out, study.kind, decisive(settings))
     with run.locked():
-        carry_out(run, tasks, settings, execution)
+        study.carry_out(run, about, settings, execution)
     return run
 
 
@@ -109,7 +139,7 @@ def parse_sweep(study: Study, texts: list[str]) -> dict[str, list[str]]:
 
 def run_sweep(
     study: Study,
-    settings: EpisodicSettings,
+    settings: Any,
     varied: Mapping[str, list[str]],
     out: Path,
     execution: Execution,
@@ -119,7 +149,7 @@ def run_sweep(
         dict(zip(varied, values, strict=True)) for values in itertools.product(*varied.values())
     ]
     variations = [build(study.settings, values, settings) for values in combinations]
-    facts = {"study": study.kind, "base": as_values(settings), "varied": dict(varied)}
+    facts = {"study": study.kind, "base": decisive(settings), "varied": dict(varied)}
     sweep = Run.start(out, SWEEP, facts)
     with sweep.locked():
         for values, varied_settings in zip(combinations, variations, strict=True):

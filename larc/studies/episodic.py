@@ -7,14 +7,10 @@ are written and hashed before the first query is opened.
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from larc.errors import LarcError
 from larc.interventions import CELLS, predict
@@ -22,12 +18,12 @@ from larc.learner import Learner
 from larc.progress import Display
 from larc.rules import parse_rule
 from larc.state import SlowState
-from larc.studies.engines import Files, perform_all
-from larc.studies.identity import provenance
+from larc.studies.engines import Files
 from larc.studies.options import UNTRAINED, EpisodicSettings, Execution, TaskSet
 from larc.studies.parquet import predictions_content, queries_content
 from larc.studies.runs import Run, as_json, sha256
-from larc.substrate import Substrate, load_substrate
+from larc.studies.units import accounted, counted, do_all, hashes, recount
+from larc.substrate import Substrate
 from larc.tasks import Task
 from larc.training import AdamW, Trainer, TrainingSettings
 
@@ -57,8 +53,8 @@ def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: E
         for arm in settings.objectives
         for seed in settings.seeds
     ]
-    _do(run, trainings, execution, display)
-    run.record("training finished", {"slow": _hashes(run, trainings, "slow.safetensors")})
+    do_all(run, trainings, perform, execution, display)
+    run.record("training finished", {"slow": hashes(run, trainings, "slow.safetensors")})
     predictions = [
         Work(
             f"predict-{arm}-{seed}",
@@ -72,9 +68,9 @@ def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: E
         for arm in settings.arms
         for seed in settings.seeds
     ]
-    _do(run, [_with_start(run, work) for work in predictions], execution, display)
-    hashes = _hashes(run, predictions, "predictions.parquet")
-    run.record("predictions written", {"predictions": hashes})
+    do_all(run, [_with_start(run, work) for work in predictions], perform, execution, display)
+    written = hashes(run, predictions, "predictions.parquet")
+    run.record("predictions written", {"predictions": written})
     open_queries(run, tasks, "queries")
 
 
@@ -94,9 +90,9 @@ def evaluate_finally(
         for arm in settings.arms
         for seed in settings.seeds
     ]
-    _do(run, [_with_start(run, work) for work in works], execution, Display())
-    hashes = _hashes(run, works, "predictions.parquet")
-    run.record("final predictions written", {"predictions": hashes})
+    do_all(run, [_with_start(run, work) for work in works], perform, execution, Display())
+    written = hashes(run, works, "predictions.parquet")
+    run.record("final predictions written", {"predictions": written})
     open_queries(run, tasks, "final-queries")
 
 
@@ -109,30 +105,6 @@ def open_queries(run: Run, tasks: TaskSet, unit: str) -> None:
     run.record(f"{unit} written", {"queries": sha256(run.unit_file(unit, "queries.parquet"))})
 
 
-def _do(run: Run, works: Sequence[Work], execution: Execution, display: Display) -> None:
-    left = [
-        replace(work, scratch=str(run.scratch(work.name).absolute()))
-        for work in works
-        if not run.is_done(work.name)
-    ]
-    alone = execution.workers == 1 and execution.engine == "local"
-    function = (lambda work: perform(work, display)) if alone else perform
-    with display.over(len(works), len(works) - len(left)):
-        for number, files in perform_all(
-            function,
-            left,
-            engine=execution.engine,
-            workers=execution.workers,
-            address=execution.address,
-        ):
-            run.finish_unit(left[number].name, files)
-            display.finished(left[number].name)
-
-
-def _hashes(run: Run, works: Sequence[Work], name: str) -> dict[str, str]:
-    return {work.name: sha256(run.unit_file(work.name, name)) for work in works}
-
-
 def _with_start(run: Run, work: Work) -> Work:
     """Give a prediction the slow state it starts from; the untrained arm makes its own."""
     if work.arm == UNTRAINED:
@@ -140,29 +112,9 @@ def _with_start(run: Run, work: Work) -> Work:
     return replace(work, slow=run.unit_file(f"train-{work.arm}-{work.seed}", "slow.safetensors"))
 
 
-@lru_cache(maxsize=1)
-def _substrate(source: str, adapter: str, device: str, dtype: str) -> Substrate:
-    return load_substrate(source, adapter=adapter or None, device=device, dtype=dtype)
-
-
 def perform(work: Work, display: Display | None = None) -> Files:
     """Do one unit of work and return its files."""
-    settings = work.settings
-    torch.set_num_threads(settings.threads)
-    substrate = _substrate(settings.substrate, settings.adapter, settings.device, settings.dtype)
-    substrate.ledger.clear()
-    make = _train if work.name.startswith("train-") else _predict
-    files = make(work, substrate, display or Display())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    # Whole milliseconds, so that the parts add up to their sum exactly.
-    spent = {name: round(1000 * part) for name, part in substrate.ledger.spent().items()}
-    cost = {"milliseconds": spent, "peak_bytes": peak}
-    return {
-        **files,
-        "ledger.json": as_json(substrate.ledger.as_rows()),
-        "cost.json": as_json(cost),
-        "provenance.json": as_json(provenance(substrate)),
-    }
+    return accounted(work, _train if work.name.startswith("train-") else _predict, display)
 
 
 def _train(work: Work, substrate: Substrate, display: Display) -> Files:
@@ -186,16 +138,13 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
     if resumable and checkpoint.exists():
         notes = trainer.restore(checkpoint)
         losses = notes["losses"]
-        substrate.ledger.load_rows(notes["ledger"])
-        substrate.ledger.seconds = notes["seconds"]
+        recount(substrate, notes)
     display.unit(work.name, settings.updates, trainer.updates)
     while trainer.updates < settings.updates:
         losses.append(trainer.advance())
         display.update(trainer.updates, losses[-1])
         if resumable and trainer.updates % CHECKPOINT_EVERY == 0:
-            ledger = substrate.ledger
-            notes = {"losses": losses, "ledger": ledger.as_rows(), "seconds": ledger.spent()}
-            trainer.save(checkpoint, notes)
+            trainer.save(checkpoint, {"losses": losses, **counted(substrate)})
     return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
 
 

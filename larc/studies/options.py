@@ -86,3 +86,32 @@ class AdapterSettings:
     batch: int = setting(16, "Examples in each update.")
     learning_rate: float = setting(1e-3, "AdamW's learning rate.")
     seed: int = setting(2026092800, "Draws the examples and the first weights.")
+
+
+@dataclass(frozen=True)
+class CISettings:
+    """What decides the results of the continuous-integration study."""
+
+    jobs: tuple[str, ...] = setting((), "Job histories: JSONL, Parquet or API answers.")
+    queue: str = setting("standard", "Windows by repository: standard, or a YAML file.")
+    train: str = setting("", "One training window for all: A..B, a number of jobs, or both.")
+    audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
+    synthetic: int = setting(0, "Make up this many jobs instead of reading any.")
+    start: str = setting("", "A finished programs run whose static states training starts from.")
+    substrate: str = setting("smollm2-135m", "The frozen model: a preset, directory, file or id.")
+    adapter: str = setting("", "A PEFT LoRA directory that becomes part of the frozen model.")
+    device: str = setting("cpu", "Where the model runs.")
+    dtype: str = setting("float32", "Its precision: float32 or bfloat16.")
+    threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.")
+    boundary: int = setting(0, "Where the residual is; that of the start, where one is given.")
+    rank: int = setting(4, "The rank of the residual; that of the start, where one is given.")
+    rule: str = setting("sgd:0.1", "The update rule of a path that learns.")
+    seeds: tuple[int, ...] = setting((2026092811, 2026092812, 2026092813), "Training seeds.")
+    batch: int = setting(8, "Labelled prompts in an outer update of the task-matched training.")
+    learning_rate: float = setting(1e-3, "Of the outer AdamW.")
+    pending_limit: int = setting(
+        2 * 2**20, "Bytes of awaited feedback a session may hold.", free=True
+    )
+    total_limit: int = setting(4 * 2**20, "Bytes of live state a session may hold.", free=True)
+    prompt_limit: int = setting(384, "The most tokens of a prompt.")
+    candidate_limit: int = setting(32, "The most tokens of a candidate with its end.")

@@ -1,0 +1,65 @@
+"""Which jobs the continuous-integration study is about."""
+
+from __future__ import annotations
+
+from larc.ci import read_jobs
+from larc.ci.split import Split, Window, load_queue, parse_window, split_jobs
+from larc.ci.synthetic import synthetic_jobs
+from larc.errors import LarcError
+from larc.studies.options import CISettings
+
+KIND = "ci"
+# The shared ozone history begins under the repository's former name.
+RENAMED = {"apache/hadoop-ozone": "apache/ozone"}
+
+PRESETS = {
+    # The declared queue, whole.
+    "paper": CISettings(),
+    # One seed, the residual before layer 20 of 30, the first jobs of each repository's windows.
+    "quick": CISettings(boundary=20, seeds=(2026092811,), train="40", audit="60"),
+    # Made-up jobs on a random model: every step in seconds, and nothing to be learned from it.
+    "smoke": CISettings(
+        synthetic=60,
+        substrate="tiny",
+        threads=1,
+        rule="sgd:1.0",
+        seeds=(2026092811, 2026092812),
+        train="12",
+        audit="16",
+        prompt_limit=1024,
+    ),
+}
+
+
+def audit_queue(settings: CISettings) -> Split:
+    """Read the jobs and divide them into training and audit."""
+    if settings.synthetic:
+        jobs = synthetic_jobs(settings.synthetic, seed=20260929)
+    elif settings.jobs:
+        jobs, _ = read_jobs(list(settings.jobs), renamed=RENAMED)
+    else:
+        raise LarcError("no jobs were given; name files with --jobs, or make some up with smoke.")
+    if settings.synthetic or settings.queue == "":
+        windows = (parse_window(settings.train), parse_window(settings.audit))
+        return split_jobs(jobs, windows)
+    declared = load_queue(settings.queue)
+    known = {job.repository for job in jobs} & set(declared)
+    if not known:
+        # Histories that the queue does not speak of: one pair of windows for all.
+        return split_jobs(jobs, (parse_window(settings.train), parse_window(settings.audit)))
+    trimmed = {
+        repository: (_within(train, settings.train), _within(audit, settings.audit))
+        for repository, (train, audit) in declared.items()
+        if repository in known
+    }
+    return split_jobs([job for job in jobs if job.repository in known], trimmed)
+
+
+def _within(window: Window, text: str) -> Window:
+    """Return a declared window with what a setting says in place of it."""
+    given = parse_window(text)
+    return Window(
+        given.since if given.since is not None else window.since,
+        given.until if given.until is not None else window.until,
+        given.jobs if given.jobs is not None else window.jobs,
+    )
