@@ -27,7 +27,7 @@ def risk(scores: list[torch.Tensor], feedback: list[CandidateLosses]) -> torch.T
 def paper_energies(
     substrate: Substrate, questions: list[Question], factors: Factors
 ) -> list[torch.Tensor]:
-    """One row per candidate, every row padded to 512, the head at its 32 last real places."""
+    """One row per candidate, every row padded to 512, the head where answers are predicted."""
     rows = [row for question in questions for row in question.plain.rows]
     owners = [number for number, q in enumerate(questions) for _ in q.candidates]
     tokens = token_batch(rows, 0, PAPER_LENGTH)
@@ -56,7 +56,10 @@ def layouts(substrate: Substrate, repetitions: int) -> None:
     feedback = [CandidateLosses(e.prompt, e.candidates, e.support_losses) for e in chosen]
     questions = [ask(substrate, e.prompt, e.candidates) for e in chosen]
     slow = larc.SlowState.initial(substrate, seed=2026092811)
-    start = Factors.stack([slow.factors.copy(), slow.factors.copy()])
+    # Two different trained-looking states: at B = 0 a row with the wrong factors would not show.
+    stream = torch.Generator().manual_seed(7)
+    written = [0.02 * torch.randn(slow.factors.B.shape, generator=stream) for _ in range(2)]
+    start = Factors.stack([Factors(slow.factors.A, B) for B in written])
     scored: dict[str, torch.Tensor] = {}
     slopes: dict[str, torch.Tensor] = {}
 

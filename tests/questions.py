@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+import larc
 from larc import Factors
 
 PROMPTS = (
@@ -21,3 +22,12 @@ def random_factors(substrate, seed, rank=4, scale=0.1):
         return scale * torch.from_numpy(stream.standard_normal(shape, dtype=np.float32))
 
     return Factors(draw(rank, substrate.width), draw(substrate.width, rank))
+
+
+def learner_on(substrate, *, boundary=0, rank=4, rule=None, seed=2026092811):
+    slow = larc.SlowState.initial(substrate, rank=rank, seed=seed, boundary=boundary)
+    return larc.Learner(substrate, slow, rule=rule)
+
+
+def feedback(number=0):
+    return larc.CandidateLosses(PROMPTS[number], CANDIDATES, LOSSES)
