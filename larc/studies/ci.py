@@ -23,7 +23,7 @@ from larc.learner import Learner
 from larc.progress import Display
 from larc.residual import Factors
 from larc.rules import parse_rule
-from larc.scoring import Label, Limits
+from larc.scoring import Label
 from larc.state import SlowState
 from larc.stored import pack_state, unpack_state
 from larc.stream.items import PLAIN, Item
@@ -188,7 +188,7 @@ def _fit(work: Work, substrate: Substrate, display: Display) -> Files:
         batch=settings.batch,
         seed=work.seed,
         outer=AdamW(learning_rate=settings.learning_rate),
-        limits=_limits(settings),
+        limits=settings.limits,
     )
     losses: list[float] = []
     checkpoint = Path(work.scratch) / "checkpoint.safetensors"
@@ -211,7 +211,7 @@ def _history(work: Work, substrate: Substrate, display: Display) -> Files:
     settings = work.settings
     items = [job_item(job) for job in work.training]
     original = _original(work, substrate)
-    learner = Learner(substrate, original, parse_rule(settings.rule), limits=_limits(settings))
+    learner = Learner(substrate, original, parse_rule(settings.rule), limits=settings.limits)
     put, _ = causal_prompts(items)
     display.unit(work.name, len(items), 0)
     with substrate.ledger.operation("calibration"):
@@ -255,7 +255,7 @@ def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
     trained = SlowState.from_bytes(work.fitted, work.name).to(substrate.device)
     original = _original(work, substrate)
     tensors, facts = unpack_state(work.history, HISTORY_FILE, work.name)
-    learner = Learner(substrate, trained, parse_rule(settings.rule), limits=_limits(settings))
+    learner = Learner(substrate, trained, parse_rule(settings.rule), limits=settings.limits)
     items = [job_item(job) for job in work.audit]
     _, past = causal_prompts([job_item(job) for job in work.training])
     paths = (*TRAINED, *control_paths(tuple(facts["offsets"])))
@@ -384,7 +384,3 @@ def _session(
         starts={"original": original},
         limits=SessionLimits(settings.pending_limit, settings.total_limit),
     )
-
-
-def _limits(settings: CISettings) -> Limits:
-    return Limits(settings.prompt_limit, settings.candidate_limit)

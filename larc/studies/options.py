@@ -17,8 +17,8 @@ UNTRAINED = "untrained"
 
 
 @dataclass(frozen=True)
-class EpisodicSettings:
-    """What decides the results of an episodic study."""
+class ModelSettings:
+    """What every study that runs a model decides: the frozen model, the residual, how it learns."""
 
     substrate: str = setting("smollm2-135m", "The frozen model: a preset, directory, file or id.")
     adapter: str = setting("", "A PEFT LoRA directory that becomes part of the frozen model.")
@@ -27,22 +27,11 @@ class EpisodicSettings:
     threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.")
     boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.")
     rank: int = setting(4, "The rank of the residual.")
-    rule: str = setting("sgd:0.1", "The update rule of an episode.")
-    inner_steps: int = setting(2, "Updates an episode makes on its support.")
-    objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
-    untrained: bool = setting(True, "Whether the untrained start is a further arm.")
+    rule: str = setting("sgd:0.1", "The update rule of a fast state.")
     seeds: tuple[int, ...] = setting((2026092811, 2026092812, 2026092813), "Training seeds.")
-    updates: int = setting(256, "Outer updates of each training.")
-    batch: int = setting(2, "Episodes in an outer update.")
     learning_rate: float = setting(1e-3, "Of the outer AdamW.")
-    resamples: int = setting(10_000, "Bootstrap resamples of groups.")
     prompt_limit: int = setting(384, "The most tokens of a prompt.")
     candidate_limit: int = setting(32, "The most tokens of a candidate with its end.")
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Every kind of slow state that is evaluated."""
-        return (*self.objectives, *((UNTRAINED,) if self.untrained else ()))
 
     @property
     def limits(self) -> Limits:
@@ -50,6 +39,23 @@ class EpisodicSettings:
         from larc.scoring import Limits
 
         return Limits(self.prompt_limit, self.candidate_limit)
+
+
+@dataclass(frozen=True)
+class EpisodicSettings(ModelSettings):
+    """What decides the results of an episodic study."""
+
+    inner_steps: int = setting(2, "Updates an episode makes on its support.")
+    objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
+    untrained: bool = setting(True, "Whether the untrained start is a further arm.")
+    updates: int = setting(256, "Outer updates of each training.")
+    batch: int = setting(2, "Episodes in an outer update.")
+    resamples: int = setting(10_000, "Bootstrap resamples of groups.")
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Every kind of slow state that is evaluated."""
+        return (*self.objectives, *((UNTRAINED,) if self.untrained else ()))
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,11 @@ class AdapterSettings:
 
 
 @dataclass(frozen=True)
-class CISettings:
-    """What decides the results of the continuous-integration study."""
+class CISettings(ModelSettings):
+    """What decides the results of the continuous-integration study.
+
+    Where ``start`` names a run, boundary and rank are those of its states.
+    """
 
     jobs: tuple[str, ...] = setting((), "Job histories: JSONL, Parquet or API answers.")
     queue: str = setting("standard", "Windows by repository: standard, or a YAML file.")
@@ -98,20 +107,8 @@ class CISettings:
     audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
     synthetic: int = setting(0, "Make up this many jobs instead of reading any.")
     start: str = setting("", "A finished programs run whose static states training starts from.")
-    substrate: str = setting("smollm2-135m", "The frozen model: a preset, directory, file or id.")
-    adapter: str = setting("", "A PEFT LoRA directory that becomes part of the frozen model.")
-    device: str = setting("cpu", "Where the model runs.")
-    dtype: str = setting("float32", "Its precision: float32 or bfloat16.")
-    threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.")
-    boundary: int = setting(0, "Where the residual is; that of the start, where one is given.")
-    rank: int = setting(4, "The rank of the residual; that of the start, where one is given.")
-    rule: str = setting("sgd:0.1", "The update rule of a path that learns.")
-    seeds: tuple[int, ...] = setting((2026092811, 2026092812, 2026092813), "Training seeds.")
     batch: int = setting(8, "Labelled prompts in an outer update of the task-matched training.")
-    learning_rate: float = setting(1e-3, "Of the outer AdamW.")
     pending_limit: int = setting(
         2 * 2**20, "Bytes of awaited feedback a session may hold.", free=True
     )
     total_limit: int = setting(4 * 2**20, "Bytes of live state a session may hold.", free=True)
-    prompt_limit: int = setting(384, "The most tokens of a prompt.")
-    candidate_limit: int = setting(32, "The most tokens of a candidate with its end.")
