@@ -68,7 +68,7 @@ def layouts(substrate: Substrate, repetitions: int) -> None:
         if name == "paper":
             scores = paper_energies(substrate, questions, leaf)
         else:
-            scores = energies(substrate, questions, leaf, layout=name)  # type: ignore[arg-type]
+            scores = energies(substrate, questions, leaf, layout=name)  # type: ignore[arg-type]  # not paper
         risk(scores, feedback).backward()
         scored[name], slopes[name] = torch.cat(scores).detach(), leaf.B.grad
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,9 +188,9 @@ def judge(
     groups = [task.group or f"task {number}" for number, task in enumerate(tasks)]
     weights = group_weights(families, groups)
 
-    def scores(cell: str, measure: object) -> NDArray[np.float64]:
+    def scores(cell: str, measure: Callable[..., NDArray[Any]]) -> NDArray[np.float64]:
         rows = [
-            measure(policy[None], np.asarray(task.query)[None])[0]  # type: ignore[operator]
+            measure(policy[None], np.asarray(task.query)[None])[0]
             for policy, task in zip(getattr(predictions, cell), tasks, strict=True)
         ]
         return np.asarray(rows, dtype=np.float64)

@@ -63,7 +63,7 @@ def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
         if name not in known:
             raise LarcError(f"there is no setting {raw!r}; {nearest(name, known)}")
         checked[name] = convert(name, hints[name], value)
-    return replace(base, **checked) if base is not None else cls(**checked)  # type: ignore[type-var]
+    return replace(base, **checked) if base is not None else cls(**checked)  # type: ignore[type-var]  # a dataclass
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ class CIResults:
     verdict: Verdict
     synthetic: bool
 
-    def weights(self, *levels: Sequence[str]) -> Array:
+    def weights(self, *levels: Sequence[Hashable]) -> Array:
         """Return nested equal weights over levels, jobs last."""
         return nested_weights(*levels, self.names)
 
@@ -176,7 +176,7 @@ def _weightings(results: CIResults) -> Table:
     pairs = list(zip(results.repositories, results.commits, strict=True))
     ways = {
         "Repository then commit (primary)": results.primary,
-        "Commit": results.weights(pairs),  # type: ignore[arg-type]  # any labels will do
+        "Commit": results.weights(pairs),
         "Job": np.full(len(results.names), 1 / len(results.names)),
     }
     return Table(

@@ -355,7 +355,8 @@ def _hedge_after(training: Sequence[Job]) -> Hedge4:
 
 def _forecast(saved: Any) -> Forecast:
     mixture, experts = saved
-    return Forecast(tuple(mixture), tuple(tuple(expert) for expert in experts))  # type: ignore[arg-type]
+    parts: Any = [tuple(expert) for expert in experts]  # four, as they were saved
+    return Forecast(tuple(mixture), tuple(parts))
 
 
 def _row(seed: int, item: Item, path: str, policy: list[float]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def do_all(
 ) -> None:
     """Do the units that a run lacks, and keep the files of each as it is finished."""
     left: list[Any] = [
-        replace(work, scratch=str(run.scratch(work.name).absolute()))  # type: ignore[type-var]
+        replace(work, scratch=str(run.scratch(work.name).absolute()))  # type: ignore[type-var]  # units are dataclasses
         for work in works
         if not run.is_done(work.name)
     ]

@@ -103,11 +103,10 @@ def _model_and_tokenizer(
         model: Any = random_llama()
         return model.to(_as_dtype(dtype)), byte_tokenizer()
     if source == "smollm2-135m":
+        directory, precision = cached_model(source), _as_dtype(dtype)
         try:
-            return _from_pretrained(str(cached_model(source)), _as_dtype(dtype))
+            return _from_pretrained(str(directory), precision)
         except LarcError as error:
-            if error.__cause__ is None and "is not on this machine" in str(error):
-                raise
             raise LarcError(
                 f"the copy of {source} is damaged; run `larc fetch {source}`."
             ) from error
