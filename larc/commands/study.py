@@ -1,0 +1,69 @@
+"""``larc study``: run a study, or go on with one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from larc.commands.common import Commands, command, given
+from larc.commands.report import say_report
+from larc.settings import add_options, build, read_yaml
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    from larc.studies.catalog import STUDIES
+    from larc.studies.options import Execution
+
+    study = command(commands, "study", "Run a study, or go on with one that stopped.", None)
+    kinds = study.add_subparsers(title="studies", metavar="STUDY", required=True)
+    for kind, chosen in STUDIES.items():
+        one = command(kinds, kind, chosen.sentence, _study)
+        one.set_defaults(study=kind)
+        one.add_argument("--preset", choices=list(chosen.presets), default="quick")
+        one.add_argument("--config", metavar="FILE", help="settings from a YAML file")
+        one.add_argument("--out", metavar="DIR", help="the run's directory [runs/STUDY-PRESET]")
+        one.add_argument(
+            "--sweep",
+            action="append",
+            default=[],
+            metavar="NAME=A,B",
+            help="vary a setting; give it again to vary another",
+        )
+        add_options(one.add_argument_group("settings"), chosen.settings)
+        add_options(one.add_argument_group("where it is done"), Execution)
+    final = command(kinds, "final", "Make a run's one final evaluation on reserved groups.", _final)
+    final.add_argument("path", metavar="RUN")
+    add_options(final, Execution)
+
+
+def _study(arguments: argparse.Namespace) -> None:
+    from larc.studies.catalog import STUDIES, is_finished, parse_sweep, run_study, run_sweep
+    from larc.studies.options import Execution
+
+    study = STUDIES[arguments.study]
+    settings = study.presets[arguments.preset]
+    if arguments.config:
+        settings = build(study.settings, read_yaml(arguments.config), settings)
+    settings = build(study.settings, given(arguments, study.settings), settings)
+    execution = build(Execution, given(arguments, Execution))
+    out = Path(arguments.out or f"runs/{study.kind}-{arguments.preset}")
+    finished = is_finished(out)
+    if arguments.sweep:
+        run = run_sweep(study, settings, parse_sweep(study, arguments.sweep), out, execution)
+    else:
+        run = run_study(study, settings, out, execution)
+    if finished:
+        print(f"{out} is finished already; its report is {out / 'report.md'}")
+        return
+    say_report(run)
+
+
+def _final(arguments: argparse.Namespace) -> None:
+    from larc.studies.catalog import final_evaluation
+    from larc.studies.options import Execution
+    from larc.studies.runs import Run
+
+    run = Run(arguments.path)
+    final_evaluation(run, build(Execution, given(arguments, Execution)))
+    say_report(run)
