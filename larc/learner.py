@@ -201,7 +201,11 @@ class Learner:
             )
         self._check_together(episodes)
         feedback = [_as_list(own) for _, own in updates]
-        objective = FeedbackObjective.of(self.substrate, self.slow.boundary, feedback, self.limits)
+        # Episodes that have not moved yet are at one state, and can share what is computed there.
+        alike = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
+        objective = FeedbackObjective.of(
+            self.substrate, self.slow.boundary, feedback, self.limits, alike
+        )
         before = Factors.stack([episode.factors for episode in episodes])
         after = self.rule.step(objective, before)
         finite = after.factors.finite() & after.losses.isfinite()

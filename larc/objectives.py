@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -27,6 +27,9 @@ class FeedbackObjective:
         Which episode of the stack each piece of feedback belongs to.
     episodes
         How many episodes the stack has; each has at least one piece.
+    alike
+        For each episode a mark. Only episodes of one mark may share a forward, while their factors
+        are equal: so an episode's last bits never depend on a chance meeting with another's.
     """
 
     substrate: Substrate
@@ -35,6 +38,7 @@ class FeedbackObjective:
     questions: tuple[Question, ...]
     owners: tuple[int, ...]
     episodes: int
+    alike: tuple[Hashable, ...]
 
     @staticmethod
     def of(
@@ -42,65 +46,175 @@ class FeedbackObjective:
         boundary: int,
         feedback: Sequence[Sequence[Feedback]],
         limits: Limits | None = None,
+        alike: Sequence[Hashable] | None = None,
     ) -> FeedbackObjective:
         """Collect the feedback of each episode, refusing what cannot be scored."""
         pieces = tuple(piece for own in feedback for piece in own)
         owners = tuple(number for number, own in enumerate(feedback) for _ in own)
         questions = tuple(ask(substrate, p.prompt, p.candidates, limits) for p in pieces)
-        return FeedbackObjective(substrate, boundary, pieces, questions, owners, len(feedback))
+        marks = tuple(range(len(feedback)) if alike is None else alike)
+        return FeedbackObjective(
+            substrate, boundary, pieces, questions, owners, len(feedback), marks
+        )
+
+    def select(self, episodes: Sequence[int]) -> FeedbackObjective:
+        """Return the objective of some of the episodes, in the order given."""
+        own: dict[int, list[int]] = {episode: [] for episode in episodes}
+        for piece, owner in enumerate(self.owners):
+            if owner in own:
+                own[owner].append(piece)
+        pieces = [piece for episode in episodes for piece in own[episode]]
+        return replace(
+            self,
+            feedback=tuple(self.feedback[piece] for piece in pieces),
+            questions=tuple(self.questions[piece] for piece in pieces),
+            owners=tuple(number for number, e in enumerate(episodes) for _ in own[e]),
+            episodes=len(episodes),
+            alike=tuple(self.alike[episode] for episode in episodes),
+        )
 
     @cached_property
     def _counts(self) -> Counter[int]:
         return Counter(self.owners)
 
     def losses(self, factors: Factors) -> Tensor:
-        """Return each episode's mean loss, ``[episodes]``."""
+        """Return each episode's mean loss, ``[episodes]``, differentiable."""
         total = torch.zeros(self.episodes, device=factors.A.device)
         for chunk in chunks(self.substrate, self.questions):
-            total = total + self._chunk_losses(factors, chunk)
+            owners = [self.owners[piece] for piece in chunk]
+            scores = self._energies(factors, [self.questions[piece] for piece in chunk], owners)
+            own = torch.stack([self._loss(p, s) for p, s in zip(chunk, scores, strict=True)])
+            into = torch.tensor(owners, device=total.device)
+            total = total.index_add(0, into, own)
         return total
 
     def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
         """Return each episode's mean loss and its gradient with respect to its own factors.
 
-        Chunks are differentiated one after the other, so memory does not grow with the feedback.
+        One question to equal factors goes through the model once, however many pieces of feedback
+        speak of it: they differ only in how they weigh its candidates' energies. Chunks are
+        differentiated one after the other, so memory does not grow with the feedback.
         """
         # Whatever the caller is in the middle of, a gradient is wanted here.
         with torch.inference_mode(False), torch.enable_grad():
-            leaf = factors.leaf()
             total = torch.zeros(self.episodes, device=factors.A.device)
-            for chunk in chunks(self.substrate, self.questions):
-                losses = self._chunk_losses(leaf, chunk)
-                backward(self.substrate, losses.sum())
-                total = total + losses.detach()
-        # An episode's loss depends on its own factors alone, so the sum's gradient is each one's.
-        return total, leaf.map(lambda tensor: _gradient(tensor))
+            slopes = factors.map(torch.zeros_like)
+            alike: dict[tuple[int, int], list[list[int]]] = {}
+            for pieces in self._reads(factors):
+                candidates = len(self.questions[pieces[0]].candidates)
+                # What is differentiated together goes through the same backwards.
+                alike.setdefault((min(len(pieces), candidates + 1), candidates), []).append(pieces)
+            for reads in alike.values():
+                for chunk in chunks(self.substrate, [self.questions[p[0]] for p in reads]):
+                    self._add_chunk(factors, [reads[index] for index in chunk], total, slopes)
+        return total, slopes
 
-    def _chunk_losses(self, factors: Factors, chunk: Sequence[int]) -> Tensor:
-        owners = [self.owners[index] for index in chunk]
-        scores = energies(
-            self.substrate,
-            [self.questions[index] for index in chunk],
-            factors,
-            self.boundary,
-            owners=owners,
-        )
-        counts = [self._counts[owner] for owner in owners]
-        pieces = [
-            self.feedback[index].loss(score) / count
-            for index, score, count in zip(chunk, scores, counts, strict=True)
+    def _reads(self, factors: Factors) -> list[list[int]]:
+        """Return the pieces of feedback by what they have to read: a question, under a state."""
+        marks = Counter(self.alike)
+        states: list[Hashable] = [
+            (mark, _bits(factors.at(owner))) if marks[mark] > 1 else (mark, b"")
+            for owner, mark in enumerate(self.alike)
         ]
-        into = torch.tensor(owners, device=factors.A.device)
-        return torch.zeros(self.episodes, device=factors.A.device).index_add(
-            0, into, torch.stack(pieces)
+        reads: dict[tuple[Question, Hashable], list[int]] = {}
+        for piece, (question, owner) in enumerate(zip(self.questions, self.owners, strict=True)):
+            reads.setdefault((question, states[owner]), []).append(piece)
+        return list(reads.values())
+
+    def _add_chunk(
+        self, factors: Factors, reads: Sequence[list[int]], total: Tensor, slopes: Factors
+    ) -> None:
+        """Read some questions once and add what each piece of feedback makes of them."""
+        device = total.device
+        owners = [self.owners[pieces[0]] for pieces in reads]
+        # A copy for each read, so that each read has a gradient of its own.
+        leaf = factors.at(torch.tensor(owners, device=device)).leaf()
+        scores = torch.stack(self._energies(leaf, [self.questions[pieces[0]] for pieces in reads]))
+        pieces = [(read, piece) for read, own in enumerate(reads) for piece in own]
+        at = scores.detach()[[read for read, _ in pieces]].requires_grad_()
+        losses = torch.stack([self._loss(p, row) for (_, p), row in zip(pieces, at, strict=True)])
+        (weights,) = torch.autograd.grad(losses.sum(), at)  # each piece's slopes at the energies
+        into = torch.tensor([self.owners[piece] for _, piece in pieces], device=device)
+        total.index_add_(0, into, losses.detach())
+        source = torch.tensor([read for read, _ in pieces], device=device)
+        most, candidates = max(map(len, reads)), scores.shape[1]
+        if most <= candidates:
+            # One backward for the first piece of every read, one for the second, and so on.
+            place = torch.tensor([n for own in reads for n in range(len(own))], device=device)
+            for number in range(most):
+                chosen = (place == number).nonzero()[:, 0]
+                pulled = self._pulled(leaf, scores, weights[chosen], last=number == most - 1)
+                _add(slopes, into[chosen], pulled)
+            return
+        # More pieces than candidates: one backward for each candidate serves them all.
+        for candidate in range(candidates):
+            unit = torch.zeros_like(scores)
+            unit[:, candidate] = 1
+            pulled = self._pulled(leaf, scores, unit, last=candidate == candidates - 1)
+            own, share = pulled.at(source), weights[:, candidate, None, None]
+            _add(slopes, into, Factors(share * own.A, share * own.B))
+
+    def _pulled(self, leaf: Factors, scores: Tensor, weights: Tensor, *, last: bool) -> Factors:
+        """Return the gradient of weighted energies at each read's own factors."""
+        self.substrate.ledger.add("backward", 0, 0)
+        return Factors(
+            *torch.autograd.grad(scores, (leaf.A, leaf.B), weights, retain_graph=not last)
         )
 
+    def _energies(
+        self, factors: Factors, questions: Sequence[Question], owners: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        return energies(self.substrate, questions, factors, self.boundary, owners=owners)
 
-def backward(substrate: Substrate, loss: Tensor) -> None:
-    """Differentiate and charge it to the substrate's ledger."""
-    loss.backward()
-    substrate.ledger.add("backward", 0, 0)
+    def _loss(self, piece: int, scores: Tensor) -> Tensor:
+        return self.feedback[piece].loss(scores) / self._counts[self.owners[piece]]
 
 
-def _gradient(tensor: Tensor) -> Tensor:
-    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+def gradients_together(
+    first: FeedbackObjective, second: FeedbackObjective, factors: Factors
+) -> tuple[tuple[Tensor, Factors], tuple[Tensor, Factors]]:
+    """Return what both objectives' `gradients` are at the same factors, with shared forwards."""
+    both = replace(
+        first,
+        feedback=first.feedback + second.feedback,
+        questions=first.questions + second.questions,
+        owners=first.owners + tuple(first.episodes + owner for owner in second.owners),
+        episodes=first.episodes + second.episodes,
+        alike=first.alike + second.alike,
+    )
+    losses, slopes = both.gradients(factors.map(lambda tensor: torch.cat([tensor, tensor])))
+    middle = first.episodes
+    return (
+        (losses[:middle], slopes.map(lambda tensor: tensor[:middle])),
+        (losses[middle:], slopes.map(lambda tensor: tensor[middle:])),
+    )
+
+
+@dataclass(frozen=True)
+class Known:
+    """An objective whose gradients at some factors are known already."""
+
+    objective: FeedbackObjective
+    factors: Factors
+    found: tuple[Tensor, Factors]
+
+    def losses(self, factors: Factors) -> Tensor:
+        """Return each episode's loss."""
+        return self.found[0] if factors is self.factors else self.objective.losses(factors)
+
+    def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
+        """Return each episode's loss and its gradient."""
+        return self.found if factors is self.factors else self.objective.gradients(factors)
+
+    def select(self, episodes: Sequence[int]) -> FeedbackObjective:
+        """Return the objective of some of the episodes; they are asked elsewhere."""
+        return self.objective.select(episodes)
+
+
+def _add(total: Factors, owners: Tensor, part: Factors) -> None:
+    total.A.index_add_(0, owners, part.A)
+    total.B.index_add_(0, owners, part.B)
+
+
+def _bits(factors: Factors) -> bytes:
+    return b"".join(t.detach().cpu().numpy().tobytes() for t in (factors.A, factors.B))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Protocol
 
@@ -22,6 +23,9 @@ class Objective(Protocol):
 
     def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
         """Return each episode's loss and its gradient with respect to its own factors."""
+
+    def select(self, episodes: Sequence[int]) -> Objective:
+        """Return the objective of some of the episodes, in the order given."""
 
 
 @dataclass(frozen=True)

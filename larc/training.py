@@ -14,9 +14,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from larc.errors import LarcError
-from larc.objectives import FeedbackObjective
+from larc.objectives import FeedbackObjective, Known, gradients_together
 from larc.residual import Factors
-from larc.rules import SGD, UpdateRule, rule_facts
+from larc.rules import SGD, Objective, UpdateRule, rule_facts
 from larc.scoring import CandidateLosses, Label, Limits
 from larc.state import SlowState
 from larc.stored import load_state, save_state
@@ -233,7 +233,9 @@ class Trainer(SlowTrainer):
         feedback = [
             [CandidateLosses(task.prompt, task.candidates, getattr(task, which))] for task in tasks
         ]
-        return FeedbackObjective.of(self.substrate, self.slow.boundary, feedback, self.limits)
+        return FeedbackObjective.of(
+            self.substrate, self.slow.boundary, feedback, self.limits, alike=[0] * len(tasks)
+        )
 
     def _outer_gradient(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
         """Return the batch's mean query loss and its gradient at the slow factors."""
@@ -248,19 +250,25 @@ class Trainer(SlowTrainer):
         if not exact:
             start = start.copy()
         ledger = self.substrate.ledger
+        steps_on: Objective = support
+        if self.settings.objective == "static":
+            # The query is read where the first support step is: one forward serves both.
+            with ledger.operation("query"):
+                at_start, (losses, gradients) = gradients_together(support, query, start)
+            steps_on = Known(support, start, at_start)
         with _twice_differentiable() if exact else nullcontext():
             fast = start
             with ledger.operation("support"):
                 for _ in range(self.settings.inner_steps):
-                    fast = self.settings.rule.step(support, fast, differentiable=exact).factors
+                    fast = self.settings.rule.step(steps_on, fast, differentiable=exact).factors
             with ledger.operation("query"):
                 if exact:
                     losses = query.losses(fast)
                     slopes = torch.autograd.grad(losses.mean(), (rho.A, rho.B))
                     ledger.add("backward", 0, 0)
                     return float(losses.detach().mean()), Factors(*slopes)
-                where = start if self.settings.objective == "static" else fast
-                losses, gradients = query.gradients(where)
+                if self.settings.objective == "adapted":
+                    losses, gradients = query.gradients(fast)
                 # The identity for the Jacobian of the support steps: each episode's gradient at its
                 # own factors goes to the corresponding slow entries, and the batch is averaged.
                 return float(losses.mean()), gradients.map(lambda tensor: tensor.mean(0))
@@ -338,7 +346,10 @@ class LabelTrainer(SlowTrainer):
         indices = batch_indices(len(self.labels), self.batch, self.updates, self.order_seed)
         # Examples as episodes of one stack: each has its own copy, and so its own gradient.
         feedback = [[self.labels[index]] for index in indices]
-        objective = FeedbackObjective.of(self.substrate, self.slow.boundary, feedback, self.limits)
+        alike = [0] * len(feedback)
+        objective = FeedbackObjective.of(
+            self.substrate, self.slow.boundary, feedback, self.limits, alike
+        )
         stack = Factors.stack([self.slow.factors] * len(indices))
         losses, gradients = objective.gradients(stack)
         weights = torch.tensor([self.weights[index] for index in indices], device=losses.device)
