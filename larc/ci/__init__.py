@@ -6,7 +6,8 @@ labels became known (:func:`order_events`), and predicted by cheap experts (:cla
 """
 
 from larc.ci.accounting import Accounting, Example
-from larc.ci.baseline import PREDICTORS, BaselineReport, Prediction, baseline, replay
+from larc.ci.baseline import PREDICTORS, BaselineReport, baseline, replay
+from larc.ci.driving import HedgeReplay, Prediction, hedge_after
 from larc.ci.experts import (
     EXPERTS,
     Arrival,
@@ -36,6 +37,7 @@ __all__ = [
     "Example",
     "Forecast",
     "Hedge4",
+    "HedgeReplay",
     "HedgeSettings",
     "Job",
     "LeftOut",
@@ -47,6 +49,7 @@ __all__ = [
     "case_of",
     "ci_prompt",
     "half_brier",
+    "hedge_after",
     "job_from_row",
     "label_of",
     "mixture_weights",

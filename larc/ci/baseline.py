@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from larc.ci.accounting import Accounting
-from larc.ci.experts import EXPERTS, Arrival, Forecast, Hedge4, HedgeSettings, half_brier
+from larc.ci.driving import HedgeReplay, Prediction
+from larc.ci.experts import EXPERTS, HedgeSettings, half_brier
 from larc.ci.jobs import Job
-from larc.stream.queue import Ask, order_events, split_streams
+from larc.evaluation import nested_mean
+from larc.stream.queue import split_streams
 
 #: Everything that is scored.
 PREDICTORS = ("hedge4", *EXPERTS)
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """A job, and what was said about it when it started."""
-
-    job: Job
-    forecast: Forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +64,7 @@ def replay(jobs: Iterable[Job], settings: HedgeSettings | None = None) -> Iterat
     3 [0.1, 0.7, 0.1, 0.1]
     """
     for stream in split_streams(jobs, stream=lambda job: job.repository).values():
-        hedge = Hedge4(settings)
-        pending: dict[int, Forecast] = {}
-        for event in order_events(
-            stream,
-            asked=lambda job: job.started_at,
-            arrives=lambda job: job.completed_at,
-            identifier=lambda job: job.job_id,
-        ):
-            if isinstance(event, Ask):
-                for job in event.items:
-                    forecast = pending[job.job_id] = hedge.predict(job.observation)
-                    yield Prediction(job, forecast)
-            else:
-                hedge.update(
-                    [
-                        Arrival(job.observation, pending.pop(job.job_id), job.label)
-                        for job in event.items
-                    ]
-                )
+        yield from HedgeReplay(settings).follow(stream)
 
 
 def baseline(jobs: Iterable[Job], accounting: Accounting | None = None) -> BaselineReport:
@@ -109,47 +84,38 @@ def baseline(jobs: Iterable[Job], accounting: Accounting | None = None) -> Basel
     >>> report.half_brier["prior"]
     {'commit': 0.3075, 'job': 0.3075}
     """
-    losses: dict[str, dict[str, list[tuple[float, ...]]]] = {}
-    count = 0
+    said: dict[str, tuple[list[str], list[list[float]]]] = {}
     for prediction in replay(jobs):
         job, forecast = prediction.job, prediction.forecast
-        said = (forecast.mixture, *forecast.experts)
-        row = tuple(half_brier(probabilities, job.label) for probabilities in said)
-        losses.setdefault(job.repository, {}).setdefault(job.head_sha, []).append(row)
-        count += 1
+        commits, losses = said.setdefault(job.repository, ([], []))
+        commits.append(job.head_sha)
+        losses.append([half_brier(p, job.label) for p in (forecast.mixture, *forecast.experts)])
     repositories: dict[str, dict[str, object]] = {
         repository: {
-            "jobs": sum(len(rows) for rows in commits.values()),
-            "commits": len(commits),
-            "half_brier": _scores([commits]),
+            "jobs": len(losses),
+            "commits": len(set(commits)),
+            "half_brier": _scores([repository] * len(losses), commits, losses),
         }
-        for repository, commits in losses.items()
+        for repository, (commits, losses) in said.items()
     }
+    names = [repository for repository, (commits, _) in said.items() for _ in commits]
+    commits = [commit for own, _ in said.values() for commit in own]
+    rows = [row for _, own in said.values() for row in own]
     return BaselineReport(
-        accounting or Accounting(count, count, {}),
-        _scores(list(losses.values())),
+        accounting or Accounting(len(rows), len(rows), {}),
+        _scores(names, commits, rows),
         repositories,
     )
 
 
 def _scores(
-    repositories: Sequence[Mapping[str, Sequence[tuple[float, ...]]]],
+    repositories: Sequence[str], commits: Sequence[str], losses: Sequence[Sequence[float]]
 ) -> dict[str, dict[str, float | None]]:
-    scores: dict[str, dict[str, float | None]] = {}
-    for index, predictor in enumerate(PREDICTORS):
-        grouped = [
-            [[row[index] for row in rows] for rows in commits.values()] for commits in repositories
-        ]
-        scores[predictor] = {
-            "commit": _mean(
-                [_mean([_mean(rows) for rows in commits]) for commits in grouped],
-            ),
-            "job": _mean([loss for commits in grouped for rows in commits for loss in rows]),
-        }
-    return scores
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    # An exact sum: the mean does not depend on the order of the jobs.
-    return math.fsum(known) / len(known) if known else None
+    if not losses:
+        return {predictor: {"commit": None, "job": None} for predictor in PREDICTORS}
+    by_commit = nested_mean(losses, repositories, commits).tolist()
+    by_job = nested_mean(losses).tolist()
+    return {
+        predictor: {"commit": commit, "job": job}
+        for predictor, commit, job in zip(PREDICTORS, by_commit, by_job, strict=True)
+    }

@@ -44,6 +44,7 @@ from larc.evaluation.weights import (
     GroupMeans,
     group_means,
     group_weights,
+    nested_mean,
     nested_weights,
     restrict_weights,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "half_brier",
     "is_eligible",
     "is_material",
+    "nested_mean",
     "nested_weights",
     "objective_gain",
     "reliability",

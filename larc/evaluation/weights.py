@@ -6,6 +6,7 @@ level, those averages within the next, and so on out to the whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
@@ -77,6 +78,44 @@ def nested_weights(*levels: Labels) -> Floats:
         children = np.bincount(parents)
         weight_of_node = weight_of_node[parents] / children[parents]
     return weight_of_node[nodes] / np.bincount(nodes)[nodes]
+
+
+def nested_mean(values: ArrayLike, *levels: Labels) -> Floats:
+    """Average rows within the innermost level, those averages within the next, out to the whole.
+
+    But for rounding this is averaging with :func:`nested_weights`. Every sum is exact and rounded
+    once, so the order of the rows changes no bit of the result.
+
+    Parameters
+    ----------
+    values
+        One row of columns per row.
+    levels
+        For each level, outermost first, one label per row. Without one, all rows weigh equally.
+
+    Returns
+    -------
+    ndarray
+        One mean per column.
+
+    Examples
+    --------
+    >>> nested_mean([[8.0], [4.0], [1.0], [3.0]], ["x", "y", "y", "y"], ["a", "a", "b", "b"])
+    array([5.5])
+    """
+    table = finite_array(values, "the array of values", ndim=2)
+    nodes = np.zeros(len(table), dtype=np.intp)
+    owners: list[NDArray[np.intp]] = []
+    for labels in levels:
+        nodes, parents, _ = _split(nodes, list(labels))
+        owners.append(parents)
+    for places in (nodes, *reversed(owners)):
+        members = np.split(table[np.argsort(places)], np.cumsum(np.bincount(places))[:-1])
+        table = np.array(
+            [[math.fsum(column) / len(column) for column in rows.T.tolist()] for rows in members]
+        )
+    means: Floats = table[0]
+    return means
 
 
 def group_weights(families: Labels, groups: Labels) -> Floats:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from larc.ci.calibration import fit_offsets
-from larc.ci.experts import EXPERTS, Arrival, Forecast, Hedge4
+from larc.ci.driving import HedgeReplay, hedge_after
+from larc.ci.experts import EXPERTS
 from larc.ci.jobs import Job
 from larc.ci.room import REMEMBERED, CIRoom, job_item
 from larc.evaluation import nested_weights
@@ -120,24 +121,28 @@ def carry_out(run: Run, split: Any, settings: CISettings, execution: Execution) 
     do_all(run, first, perform, execution, display)
     fits = [work for work in first if work.name.startswith("fit-")]
     run.record("training finished", {"slow": hashes(run, fits, "slow.safetensors")})
-    repositories = sorted({job.repository for job in split.audit})
-    audits = [
+    audits = audit_works(run, split, settings)
+    do_all(run, audits, perform, execution, display)
+    written = hashes(run, audits, "predictions.parquet")
+    run.record("predictions written", {"predictions": written})
+
+
+def audit_works(run: Run, split: Any, settings: CISettings) -> list[Work]:
+    """Return the audits of a run whose trainings and histories are finished."""
+    return [
         Work(
             audit_name(seed, repository),
             settings,
             seed,
             split.training,
             [job for job in split.audit if job.repository == repository],
-            starts[seed],
+            _start_content(settings, seed),
             run.unit_file(f"fit-{seed}", "slow.safetensors"),
             run.unit_file(f"history-{seed}", "history.safetensors"),
         )
         for seed in settings.seeds
-        for repository in repositories
+        for repository in sorted({job.repository for job in split.audit})
     ]
-    do_all(run, audits, perform, execution, display)
-    written = hashes(run, audits, "predictions.parquet")
-    run.record("predictions written", {"predictions": written})
 
 
 def audit_name(seed: int, repository: str) -> str:
@@ -249,32 +254,44 @@ def _history(work: Work, substrate: Substrate, display: Display) -> Files:
     return {"history.safetensors": pack_state(HISTORY_FILE, tensors, facts)}
 
 
-def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
-    """Replay one repository's audit window: every path, and HEDGE4, in causal order."""
+def audit_session(
+    work: Work, substrate: Substrate, paths: Sequence[PathSpec] | None = None
+) -> Session:
+    """Return the session of an audit at its start, with the study's paths or with others.
+
+    Energies depend in their last bits on what shares a physical batch. Only a session with all of
+    the study's paths gives the probabilities that the study saved, bit for bit.
+    """
     settings = work.settings
     trained = SlowState.from_bytes(work.fitted, work.name).to(substrate.device)
-    original = _original(work, substrate)
-    tensors, facts = unpack_state(work.history, HISTORY_FILE, work.name)
     learner = Learner(substrate, trained, parse_rule(settings.rule), limits=settings.limits)
-    items = [job_item(job) for job in work.audit]
     _, past = causal_prompts([job_item(job) for job in work.training])
-    paths = (*TRAINED, *control_paths(tuple(facts["offsets"])))
-    session = _session(work, learner, paths, past.fork(items[0].stream), original)
+    room, original = past.fork(work.audit[0].repository), _original(work, substrate)
+    if paths is not None:
+        return _session(work, learner, paths, room, original)
+    tensors, facts = unpack_state(work.history, HISTORY_FILE, work.name)
+    own = (*TRAINED, *control_paths(tuple(facts["offsets"])))
+    session = _session(work, learner, own, room, original)
     for name, steps in facts["steps"].items():
         episode = session.episodes[name]
         episode.factors = Factors(tensors[f"{name}.A"], tensors[f"{name}.B"]).to(substrate.device)
         episode.step = steps
-    hedge = _hedge_after(work.training)
+    return session
+
+
+def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
+    """Replay one repository's audit window: every path, and HEDGE4, in causal order."""
+    items = [job_item(job) for job in work.audit]
+    session = audit_session(work, substrate)
+    hedge = hedge_after(work.training)
     rows: list[dict[str, Any]] = []
-    forecasts: dict[str, Forecast] = {}
     updates: list[dict[str, Any]] = []
     done = 0
     checkpoint = Path(work.scratch) / "session.safetensors"
     if checkpoint.exists():
         notes = session.restore(checkpoint)
         done, rows, updates = notes["done"], notes["rows"], notes["updates"]
-        hedge = Hedge4.from_state(notes["hedge"])
-        forecasts = {k: _forecast(v) for k, v in notes["forecasts"].items()}
+        hedge = HedgeReplay.from_state(notes)
         recount(substrate, notes)
 
     def save(number: int) -> None:
@@ -282,8 +299,7 @@ def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
             "done": number,
             "rows": rows,
             "updates": updates,
-            "hedge": _plain(hedge.state()),
-            "forecasts": {name: [f.mixture, f.experts] for name, f in forecasts.items()},
+            **hedge.state(),
             **counted(substrate),
         }
         session.save(checkpoint, notes)
@@ -298,8 +314,8 @@ def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
             except SessionFull:
                 save(number - 1)
                 raise
-            for place, item in enumerate(event.items):
-                forecasts[item.name] = forecast = hedge.predict(item.source.observation)
+            forecasts = hedge.ask([item.source for item in event.items])
+            for place, (item, forecast) in enumerate(zip(event.items, forecasts, strict=True)):
                 said = {name: own[place].tolist() for name, own in answers.items()}
                 said |= {HEDGE: list(forecast.mixture)}
                 said |= {e: list(p) for e, p in zip(EXPERTS, forecast.experts, strict=True)}
@@ -307,12 +323,7 @@ def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
         else:
             with substrate.ledger.operation("update"):
                 made = session.arrive(event.items)
-            hedge.update(
-                [
-                    Arrival(item.source.observation, forecasts.pop(item.name), item.label)
-                    for item in event.items
-                ]
-            )
+            hedge.arrive([item.source for item in event.items])
             updates += [
                 {"time": event.time, "path": n, "loss": u.loss, "distance": u.distance}
                 for n, u in made.items()
@@ -325,38 +336,6 @@ def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
         "predictions.parquet": to_parquet([{n: row[n] for n in _PREDICTION} for row in rows]),
         "updates.parquet": to_parquet([{n: row[n] for n in _UPDATE} for row in updates]),
     }
-
-
-def _plain(state: Any) -> Any:
-    """Return a state as JSON values; lists of numbers keep every bit of their arrays."""
-    if isinstance(state, np.ndarray):
-        return state.tolist()
-    if isinstance(state, dict):
-        return {key: _plain(value) for key, value in state.items()}
-    return [_plain(value) for value in state] if isinstance(state, list | tuple) else state
-
-
-def _hedge_after(training: Sequence[Job]) -> Hedge4:
-    """Return HEDGE4 after the pooled training history."""
-    hedge, forecasts = Hedge4(), {}
-    for event in ordered([job_item(job) for job in training]):
-        if isinstance(event, Ask):
-            for item in event.items:
-                forecasts[item.name] = hedge.predict(item.source.observation)
-        else:
-            hedge.update(
-                [
-                    Arrival(item.source.observation, forecasts.pop(item.name), item.label)
-                    for item in event.items
-                ]
-            )
-    return hedge
-
-
-def _forecast(saved: Any) -> Forecast:
-    mixture, experts = saved
-    parts: Any = [tuple(expert) for expert in experts]  # four, as they were saved
-    return Forecast(tuple(mixture), tuple(parts))
 
 
 def _row(seed: int, item: Item, path: str, policy: list[float]) -> dict[str, Any]:

@@ -4,7 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from larc.errors import LarcError
-from larc.evaluation.weights import group_means, group_weights, nested_weights, restrict_weights
+from larc.evaluation.weights import (
+    group_means,
+    group_weights,
+    nested_mean,
+    nested_weights,
+    restrict_weights,
+)
 
 # (family, group) of each row: small alphabets, so that groups repeat and family sizes differ.
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), min_size=1, max_size=30)
@@ -193,3 +199,26 @@ def test_restriction_properties(rows, data):
     for family in set(families):
         here = np.array(families) == family
         assert restricted[here].sum() == pytest.approx(weights[here].sum())
+
+
+def test_a_nested_mean_is_the_mean_with_nested_weights_in_any_order():
+    stream = np.random.default_rng(4)
+    rows = 300
+    values = stream.random((rows, 3))
+    outer = [f"r{n}" for n in stream.integers(0, 3, rows)]
+    inner = [f"c{n}" for n in stream.integers(0, 20, rows)]
+    # Three hundred roundings of numbers below one.
+    for levels in ((), (outer,), (outer, inner)):
+        weights = nested_weights(*levels) if levels else np.full(rows, 1 / rows)
+        means = nested_mean(values, *levels)
+        np.testing.assert_allclose(means, weights @ values, rtol=1e-14)
+        order = stream.permutation(rows)
+        shuffled = [[level[place] for place in order] for level in levels]
+        assert nested_mean(values[order], *shuffled).tolist() == means.tolist()
+
+
+def test_a_nested_mean_needs_rows_and_a_label_for_each():
+    with pytest.raises(LarcError, match="is empty; give at least one"):
+        nested_mean(np.empty((0, 2)))
+    with pytest.raises(LarcError, match="1 labels were given for 2 rows"):
+        nested_mean([[1.0], [2.0]], ["a"])
