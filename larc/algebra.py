@@ -53,7 +53,7 @@ def residual_from_lora(
     rank
         The residual's rank, at least that of ``U V``; padded with zeros. By default ``q``.
     tolerance
-        How far, relative to ``U V``, the realised correction may be from it.
+        How far, relative to ``U V``, the realised correction may be from it (Frobenius norms).
 
     Raises
     ------
@@ -68,28 +68,33 @@ def residual_from_lora(
     >>> residual_from_lora(W, torch.tensor([[0.0], [1.0]]), torch.ones(1, 2))
     Traceback (most recent call last):
     ...
-    larc.errors.LarcError: 100.0 % of this correction lies outside the image of the weight; no ...
+    larc.errors.LarcError: 100 % of this correction lies outside the image of the weight; no ...
     """
     rank = up.shape[1] if rank is None else rank
-    delta = up @ down
+    # In float64, so that what is measured below is the correction and not the rounding of it.
+    delta, wide = up.double() @ down.double(), weight.double()
     left, values, right = torch.linalg.svd(delta, full_matrices=False)
-    scale = float(values[0])
-    kept = int((values > scale * tolerance).sum()) if scale > 0 else 0
-    if kept > rank:
-        raise LarcError(f"the correction has rank {kept}; ask for a residual of that rank or more.")
-    B = torch.linalg.pinv(weight) @ (left[:, :kept] * values[:kept])
-    A = right[:kept]
-    missing = float(torch.linalg.norm(delta - weight @ B @ A))
-    size = float(torch.linalg.norm(delta))
-    if missing > max(tolerance, 1e-6) * max(size, 1e-30) * 10:
+    allowed = tolerance * float(torch.linalg.norm(delta))
+    tails = values.square().flip(0).cumsum(0).flip(0).sqrt()
+    needed = int((tails > allowed).sum())
+    if needed > rank:
         raise LarcError(
-            f"{100 * missing / size:.1f} % of this correction lies outside the image of the "
-            "weight; no residual before that weight can realise it."
+            f"the correction has rank {needed}; ask for a residual of that rank or more."
         )
-    padded_A = torch.zeros(rank, delta.shape[1], dtype=torch.float32)
-    padded_B = torch.zeros(weight.shape[1], rank, dtype=torch.float32)
-    padded_A[:kept], padded_B[:, :kept] = A.float(), B.float()
-    return Factors(padded_A, padded_B)
+    # A direction that the weight has only by rounding is none: it would take factors without end.
+    cutoff = torch.finfo(weight.dtype).eps * max(weight.shape)
+    B = torch.linalg.pinv(wide, rtol=cutoff) @ (left[:, :rank] * values[:rank])
+    A = right[:rank]
+    padded = Factors(torch.zeros(rank, delta.shape[1]), torch.zeros(weight.shape[1], rank))
+    padded.A[: len(A)], padded.B[:, : len(A)] = A.float(), B.float()
+    # Measured on what is returned.
+    missing = float(torch.linalg.norm(delta - wide @ padded.B.double() @ padded.A.double()))
+    if missing > allowed:
+        raise LarcError(
+            f"{100 * missing / float(torch.linalg.norm(delta)):.3g} % of this correction lies "
+            "outside the image of the weight; no residual before that weight can realise it."
+        )
+    return padded
 
 
 def factor_gradients(factors: Factors, gradient: Tensor) -> Factors:

@@ -55,6 +55,32 @@ def test_outside_the_image_nothing_is_reachable_and_inside_it_zeros_pad_the_rank
     torch.testing.assert_close(W @ algebra.correction(factors), inside @ torch.ones(1, 3))
 
 
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-4, 1e-5])
+def test_a_correction_outside_the_image_is_accepted_up_to_the_stated_tolerance(tolerance):
+    W = torch.diag(torch.tensor([1.0, 1.0, 0.0]))
+    down = torch.ones(1, 3)
+    # 2 % to either side: float32 factors add about 1e-7, a hundredth of that at 1e-5.
+    for part, accepted in ((0.98, True), (1.02, False)):
+        up = torch.tensor([[1.0], [0.0], [part * tolerance]])
+        if accepted:
+            factors = algebra.residual_from_lora(W, up, down, tolerance=tolerance)
+            missing = (up @ down - W @ algebra.correction(factors)).norm()
+            assert missing <= tolerance * (up @ down).norm()
+        else:
+            with pytest.raises(LarcError, match="outside the image"):
+                algebra.residual_from_lora(W, up, down, tolerance=tolerance)
+
+
+def test_a_rank_too_small_is_accepted_up_to_the_stated_tolerance():
+    # Many small directions: each is below the tolerance, all together are not.
+    small = 0.5e-3
+    up = torch.diag(torch.tensor([1.0, *[small] * 8]))
+    with pytest.raises(LarcError, match="has rank 5; ask"):
+        algebra.residual_from_lora(torch.eye(9), up, torch.eye(9), rank=1, tolerance=1e-3)
+    factors = algebra.residual_from_lora(torch.eye(9), up, torch.eye(9), rank=5, tolerance=1e-3)
+    assert (up - algebra.correction(factors)).norm() <= 1e-3 * up.norm()
+
+
 def test_a_factor_column_outside_the_image_may_be_cancelled_by_the_other_factor():
     W = torch.diag(torch.tensor([1.0, 0.0]))
     up = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
