@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from larc.interventions import Predictions, Report, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
     from larc.residual import Factors
-    from larc.rules import SGD, UpdateRule
+    from larc.rules import SGD, Descent, UpdateRule
     from larc.scoring import CandidateLosses, Label, Limits
     from larc.state import SlowState
     from larc.substrate import Identity, Substrate, load_substrate
@@ -25,6 +25,7 @@ _ROOMS = {
     "SGD": "larc.rules",
     "AdamW": "larc.training",
     "CandidateLosses": "larc.scoring",
+    "Descent": "larc.rules",
     "Episode": "larc.learner",
     "Factors": "larc.residual",
     "Identity": "larc.substrate",
@@ -52,6 +53,7 @@ __all__ = [
     "SGD",
     "AdamW",
     "CandidateLosses",
+    "Descent",
     "Episode",
     "Factors",
     "Identity",

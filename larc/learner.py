@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from larc.scoring import (
     policy,
 )
 from larc.state import SlowState
-from larc.stored import load_state, save_state
+from larc.stored import load_state, save_state, whole
 from larc.substrate.frozen import Substrate
 from larc.substrate.views import layer_list
 
@@ -37,10 +37,21 @@ EPISODE_FILE = "larc episode, version 1"
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did: the loss before it, and how far the factors moved."""
+    """What one update did.
+
+    Attributes
+    ----------
+    loss
+        The loss before it.
+    distance
+        How far the factors moved.
+    after
+        The loss after it, if the rule looked: `Descent` does, `SGD` does not.
+    """
 
     loss: float
     distance: float
+    after: float | None = None
 
 
 class Episode:
@@ -219,11 +230,16 @@ class Learner:
         for number, episode in enumerate(episodes):
             episode.factors = after.factors.at(number).copy()
             episode.step += 1
-        return [Update(*pair) for pair in zip(after.losses.tolist(), moved, strict=True)]
+        reached = [None] * len(episodes) if after.after is None else after.after.tolist()
+        return [Update(*one) for one in zip(after.losses.tolist(), moved, reached, strict=True)]
 
     def resume(self, path: str | Path) -> Episode:
         """Return a saved episode where it stopped, refusing one bound to anything else."""
         tensors, facts = load_state(path, EPISODE_FILE)
+        with whole(path, EPISODE_FILE):
+            return self._resumed(path, tensors, facts)
+
+    def _resumed(self, path: str | Path, tensors: Mapping[str, Tensor], facts: Any) -> Episode:
         expected = {
             "substrate": (self.slow.substrate, "another substrate"),
             "boundary": (self.slow.boundary, "another boundary"),
@@ -245,7 +261,7 @@ class Learner:
             )
         episode = self.begin(facts["seed"])
         episode.factors = factors
-        episode.step = facts["step"]
+        episode.step = int(facts["step"])
         episode.stream.bit_generator.state = facts["stream"]
         return episode
 

@@ -31,3 +31,16 @@ def learner_on(substrate, *, boundary=0, rank=4, rule=None, seed=2026092811):
 
 def feedback(number=0):
     return larc.CandidateLosses(PROMPTS[number], CANDIDATES, LOSSES)
+
+
+def small_tasks(count=6):
+    return [
+        larc.Task(
+            f"question {number}: ",
+            CANDIDATES[:3],
+            support=[(number + c) % 3 / 2 for c in range(3)],
+            query=[(number + 2 * c) % 3 / 2 for c in range(3)],
+            group=str(number),
+        )
+        for number in range(count)
+    ]

@@ -9,20 +9,7 @@ from larc.programs import build_episodes, split_groups, to_task
 from larc.residual import Factors
 from larc.scoring import ask, energies, expected_risk
 from larc.training import AdamW, LabelTrainer, Trainer, TrainingSettings, batch_indices
-from tests.questions import CANDIDATES, random_factors
-
-
-def small_tasks(count=6):
-    return [
-        larc.Task(
-            f"question {number}: ",
-            CANDIDATES[:3],
-            support=[(number + c) % 3 / 2 for c in range(3)],
-            query=[(number + 2 * c) % 3 / 2 for c in range(3)],
-            group=str(number),
-        )
-        for number in range(count)
-    ]
+from tests.questions import CANDIDATES, random_factors, small_tasks
 
 
 def indices(trainer):
