@@ -1,8 +1,8 @@
 """Figures as data: one description that is drawn for paper (matplotlib) and for the page (SVG).
 
-Two kinds of chart say everything so far. `Rows` has values on named rows: dots with intervals, moves
-from one value to another, or bars. `Lines` has lines over an axis, over names (each line joins one
-seed's results), or over confidence (a reliability diagram).
+Two kinds of chart say everything so far. `Rows` has values on named rows: dots with intervals,
+moves from one value to another, or bars. `Lines` has lines over an axis, over names (each line
+joins one seed's results), or over confidence (a reliability diagram).
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from larc.evaluation import Reliability
 
 # A series keeps its look in every figure. Looks are numbers: each drawing has its own palette, in
 # Okabe and Ito's order of colours, which are told apart with any colour vision; shapes repeat what
 # colours say. The last one is grey.
-LOOKS = {"Static": 0, "Adapted": 1, "Exact": 2, "Untrained": 7}
+LOOKS = {"Static": 0, "Adapted": 1, "Exact": 2, "Untrained": 6}
 LOOKS |= {"Keep": 0, "Reset": 1, "Permuted": 2, "HEDGE4": 3}
-SERIES = 8
+SERIES = 7
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a series. ``weights`` are shown as the points' areas, ``note`` tells lines apart."""
+    """A line of a series: ``weights`` are its points' areas, ``note`` tells it from others."""
 
     series: str
     x: Sequence[float]
@@ -117,6 +119,7 @@ class Figure:
     name: str
     caption: str
     panels: Sequence[Chart]
+    columns: int = 2
 
     def looks(self) -> dict[str, int]:
         """Return each series' look: its own, or the first that no other has."""
@@ -145,6 +148,38 @@ def reliability_chart(title: str, bins: Mapping[str, Reliability]) -> Lines:
         predicted, observed, weights = (part[held].tolist() for part in parts)
         lines.append(Line(name, predicted, observed, weights=weights))
     return Lines(title, "Confidence", "Accuracy", lines, points=True, square=True)
+
+
+def number(value: float, digits: int, *, signed: bool = False) -> str:
+    """Return a number as it is written beside a point.
+
+    Examples
+    --------
+    >>> number(-0.04, 1), number(-3.0, 1), number(3.0, 1, signed=True)
+    ('0.0', '−3.0', '+3.0')
+    """
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        return text.lstrip("-")
+    return (f"+{text}" if signed and value > 0 else text).replace("-", "−")
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """Return the nearest heights, in the same order, that are at least a gap apart.
+
+    Examples
+    --------
+    >>> spread([2.5, 9.0, 2.0], 1.5)
+    [3.0, 9.0, 1.5]
+    """
+    order = np.argsort(values, kind="stable")
+    level = np.asarray(values, dtype=float)[order] - gap * np.arange(len(order))
+    heights = np.empty(len(order))
+    # Isotonic regression by its max-min formula: labels are few.
+    for k, index in enumerate(order):
+        means = [[level[i : j + 1].mean() for j in range(k, len(order))] for i in range(k + 1)]
+        heights[index] = max(map(min, means)) + gap * k
+    return heights.tolist()
 
 
 def _once(names: Iterable[str]) -> list[str]:

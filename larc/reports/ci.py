@@ -20,6 +20,7 @@ from larc.evaluation import (
     nested_weights,
     reliability,
 )
+from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run
@@ -242,4 +243,16 @@ def answer(results: CIResults) -> str:
     return (
         f"On {queue}, keeping online updates {verb} half-Brier loss from {reset:.4f} (reset) to "
         f"{keep:.4f}; HEDGE4, without a model, has {hedge:.4f}."
+    )
+
+
+def report(run: Run) -> Report:
+    """Return the report of a finished run."""
+    found = load_results(run)
+    return Report(
+        "The continuous-integration study" + (" (synthetic jobs)" if found.synthetic else ""),
+        "Does keeping what late labels taught predict the next jobs better than going back to the "
+        "trained start, and better than HEDGE4, which has no model?",
+        answer(found),
+        tables(found, run),
     )

@@ -1,4 +1,4 @@
-"""What an episodic run found: risks, contrasts, the selection, and the tables that show them."""
+"""What an episodic run found: risks, contrasts and the selection, from its saved predictions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,11 @@ from larc.evaluation import (
     retention_gain,
     select_objective,
 )
-from larc.ledger import KINDS
-from larc.reports.tables import Cell, Table
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run, read_json
 
 Array = NDArray[np.float64]
 CELLS = ("real_keep", "real_reset", "sham_keep", "sham_reset")
-CELL_NAMES = ("Real/keep", "Real/reset", "Sham/keep", "Sham/reset")
 BOOTSTRAP_SEED = 20260929
 
 
@@ -67,8 +64,6 @@ class EpisodicResults:
     contrasts: tuple[Contrast, ...]
     selection: Selection
     curves: dict[tuple[str, int], list[float]]
-    ledger: list[dict[str, Any]]
-    cost: dict[str, dict[str, Any]]
     resamples: int
 
     def mean(self, values: Array) -> float:
@@ -131,8 +126,6 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         curves={
             (a, s): read_json(run.path / f"units/train-{a}-{s}/curve.json") for a, s in trainings
         },
-        ledger=_summed(ledgers.values()),
-        cost={unit: read_json(run.path / "units" / unit / "cost.json") for unit in units},
         resamples=settings["resamples"],
     )
 
@@ -210,159 +203,3 @@ def _select(
             )
         )
     return select_objective(evidence)
-
-
-def _summed(ledgers: Any) -> list[dict[str, Any]]:
-    totals: dict[tuple[str, str], dict[str, Any]] = {}
-    for rows in ledgers:
-        for row in rows:
-            key = (row["operation"], row["kind"])
-            total = totals.setdefault(
-                key,
-                {"operation": key[0], "kind": key[1], "calls": 0, "physical": 0, "effective": 0},
-            )
-            for count in ("calls", "physical", "effective"):
-                total[count] += row[count]
-    return [totals[key] for key in sorted(totals)]
-
-
-def tables(results: EpisodicResults) -> list[Table]:
-    """Return the study's tables, in percent, arms as rows."""
-    return [
-        _endpoint(results),
-        _contrast_table(results),
-        _controls(results),
-        _secondary(results),
-        _ledger_table(results),
-        _cost_table(results),
-    ]
-
-
-def _short(seed: int) -> str:
-    return str(seed)[-4:]
-
-
-def _endpoint(results: EpisodicResults) -> Table:
-    rows: list[list[Cell]] = []
-    for arm in results.arms:
-        by_seed = 100 * results.risk[arm, "real_keep"] @ results.weights
-        deviation = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
-        rows.append([arm.capitalize(), *map(float, by_seed), float(by_seed.mean()), deviation])
-    return Table(
-        "endpoint",
-        "Expected query error after adaptation to real feedback, in %; lower is better.",
-        ("Objective", *map(_short, results.seeds), "Mean", "Seed SD"),
-        rows,
-    )
-
-
-def _contrast_table(results: EpisodicResults) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            c.name[0].upper() + c.name[1:],
-            c.mean,
-            f"[{c.lower:.2f}, {c.upper:.2f}]",
-            *map(float, c.seeds),
-        ]
-        for c in results.contrasts
-    ]
-    return Table(
-        "contrasts",
-        f"Paired gains in percentage points; positive is favourable. Intervals: 99 %, "
-        f"{results.resamples:,} resamples of {len(set(results.groups))} groups within families. "
-        f"{results.selection.reason}",
-        ("Contrast", "Mean", "99 % interval", *map(_short, results.seeds)),
-        rows,
-    )
-
-
-def _controls(results: EpisodicResults) -> Table:
-    rule = float(100 * results.rule @ results.weights)
-    rows: list[list[Cell]] = []
-    for arm in results.arms:
-        risks = [100 * results.mean(results.risk[arm, cell]) for cell in CELLS]
-        text = results.risk.get((arm, "text"))
-        rows.append(
-            [arm.capitalize(), *risks, None if text is None else 100 * results.mean(text), rule]
-        )
-    return Table(
-        "controls",
-        "Expected query error in %. Text renders the feedback in the prompt at the slow state; "
-        "Rule takes the candidate with the lowest support loss, the first of equals.",
-        ("Objective", *CELL_NAMES, "Text", "Rule"),
-        rows,
-    )
-
-
-def _secondary(results: EpisodicResults) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            arm.capitalize(),
-            name,
-            *(
-                100 * results.mean(measure[arm, cell])
-                for measure in (results.risk, results.greedy, results.solved)
-            ),
-        ]
-        for arm in results.arms
-        for cell, name in (("real_reset", "Reset"), ("real_keep", "Adapted state"))
-    ]
-    return Table(
-        "secondary",
-        "The most probable candidate: its error, and how often it passes every query, in %.",
-        ("Objective", "Read state", "Expected error", "Greedy error", "All queries correct"),
-        rows,
-    )
-
-
-def _ledger_table(results: EpisodicResults) -> Table:
-    rows: list[list[Any]] = [
-        [row["operation"], row["kind"], row["calls"], row["physical"], row["effective"]]
-        for row in results.ledger
-    ]
-    for kind in KINDS:
-        chosen = [row for row in results.ledger if row["kind"] == kind]
-        counts = [sum(row[count] for row in chosen) for count in ("calls", "physical", "effective")]
-        rows.append(["total", kind, *counts])
-    return Table(
-        "ledger",
-        "Model work of all units: calls, and positions with and without padding.",
-        ("Operation", "Kind", "Calls", "Physical positions", "Effective positions"),
-        rows,
-    )
-
-
-def _cost_table(results: EpisodicResults) -> Table:
-    operations = sorted({name for cost in results.cost.values() for name in cost["milliseconds"]})
-    rows: list[list[Cell]] = []
-    totals = [0] * len(operations)
-    for unit, cost in results.cost.items():
-        spent = [int(cost["milliseconds"].get(name, 0)) for name in operations]
-        totals = [total + own for total, own in zip(totals, spent, strict=True)]
-        rows.append([unit, *spent, sum(spent), round(cost["peak_bytes"] / 2**20)])
-    peak = max(round(cost["peak_bytes"] / 2**20) for cost in results.cost.values())
-    rows.append(["total", *totals, sum(totals), peak])
-    return Table(
-        "cost",
-        "Wall time in milliseconds by operation, and the peak memory of the process in MiB. Times "
-        "are of one machine on one day.",
-        ("Unit", *(name.capitalize() for name in operations), "Sum", "Peak MiB"),
-        rows,
-    )
-
-
-def answer(results: EpisodicResults) -> str:
-    """Say in one sentence whether keeping what feedback taught helped."""
-    trained = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
-    best = min(trained, key=lambda arm: results.mean(results.risk[arm, "real_keep"]))
-    gain = next(c for c in results.contrasts if c.name == f"{best} G")
-    keep = 100 * results.mean(results.risk[best, "real_keep"])
-    reset = 100 * results.mean(results.risk[best, "real_reset"])
-    verdict = (
-        "helped" if gain.lower > 0 else "hurt" if gain.upper < 0 else "made no sure difference"
-    )
-    return (
-        f"Keeping what feedback taught {verdict}: with the {best} start, expected query error was "
-        f"{keep:.2f} % kept and {reset:.2f} % reset, a gain of {gain.mean:.2f} points "
-        f"(99 % interval {gain.lower:.2f} to {gain.upper:.2f})."
-    )

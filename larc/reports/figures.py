@@ -1,29 +1,26 @@
-"""Figures of an episodic run, drawn from its results with matplotlib: same results, same bytes."""
+"""Figures for paper: the charts of a report drawn with matplotlib; same charts, same bytes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from larc.errors import LarcError
-from larc.reports.episodic import EpisodicResults
+from larc.reports import charts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH = 7.0
-WINDOW = 8
 INK = "#222222"
-# Okabe and Ito's colours, told apart with any colour vision; shapes repeat what colours say.
-LOOKS = {"static": ("#0072b2", "o"), "adapted": ("#d55e00", "s")}
-LOOKS |= {"exact": ("#009e73", "D"), "untrained": ("#777777", "^")}
-OTHERS = (("#cc79a7", "v"), ("#e69f00", "P"), ("#56b4e9", "X"))
+# By look: Okabe and Ito's colours, and grey.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
+MARKERS = ("o", "s", "D", "v", "P", "X", "^")
 STYLE = {
     "axes.linewidth": 0.7,
     "axes.spines.right": False,
@@ -52,15 +49,6 @@ def _styled() -> Iterator[None]:
         yield
 
 
-def figures(results: EpisodicResults) -> dict[str, Figure]:
-    """Return all figures of a run by name: ``result``, ``curves`` and ``groups``."""
-    return {
-        "result": result_figure(results),
-        "curves": curves_figure(results),
-        "groups": groups_figure(results),
-    }
-
-
 @_styled()
 def render(figure: Figure, kind: Literal["svg", "png"]) -> bytes:
     r"""Return a figure as the bytes of a file, without date or software: same figure, same bytes.
@@ -80,123 +68,136 @@ def render(figure: Figure, kind: Literal["svg", "png"]) -> bytes:
 
 
 @_styled()
-def result_figure(results: EpisodicResults) -> Figure:
-    """Draw the error after adaptation by objective and seed, and the contrasts beside it."""
-    figure = _figure(max(2.9, 1.1 + 0.24 * len(results.contrasts)))
-    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
-    _draw_endpoint(left, results)
-    _draw_contrasts(right, results)
-    return _settled(figure)
+def draw(figure: charts.Figure) -> Figure:
+    """Draw a figure: its panels in columns, those with the same label on the same scale.
+
+    Examples
+    --------
+    >>> gains = charts.Rows("Gains", "points", [charts.Value("G", 4.0, 3.0, 5.0)])
+    >>> [axes.get_xlabel() for axes in draw(charts.Figure("result", "", [gains])).axes]
+    ['points']
+    """
+    from matplotlib.figure import Figure
+
+    columns = min(figure.columns, len(figure.panels))
+    lines = -(-len(figure.panels) // columns)
+    height = lines * max(_height(panel, columns) for panel in figure.panels)
+    # Past sixty inches a picture is too large for what opens it.
+    drawn = Figure(figsize=(WIDTH, min(0.3 + height, 60)), layout="constrained")
+    looks, shared = figure.looks(), dict[str, Any]()
+    for place, panel in enumerate(figure.panels, start=1):
+        if isinstance(panel, charts.Rows):
+            axes = drawn.add_subplot(lines, columns, place, sharex=shared.get(panel.label))
+            shared.setdefault(panel.label, axes)
+            _draw_rows(axes, panel, looks)
+        else:
+            axes = drawn.add_subplot(lines, columns, place)
+            _draw_lines(axes, panel, looks)
+        axes.set_title(panel.title)
+    # Names on an axis need no key.
+    told = {name for p in figure.panels if isinstance(p, charts.Lines) for name in p.names}
+    keyed = [name for name in looks if name not in told]
+    if len(keyed) > 1:
+        handles = [_key(name, looks[name]) for name in keyed]
+        drawn.legend(handles=handles, loc="outside upper center", ncols=6, handlelength=1)
+    # Laid out once and for all: each drawing would move it by a hair.
+    drawn.draw_without_rendering()
+    drawn.set_layout_engine("none")
+    return drawn
 
 
-@_styled()
-def curves_figure(results: EpisodicResults) -> Figure:
-    """Draw the query loss of each training: the mean of the last updates, and faintly each."""
-    figure, looks = _figure(2.9), _looks(results.arms)
-    axes = figure.subplots()
-    for (arm, _), curve in results.curves.items():
-        (color, marker), updates = looks[arm], range(1, len(curve) + 1)
-        axes.plot(updates, curve, color=color, alpha=0.2, linewidth=0.7, zorder=1)
-        # A line of one point would not be seen.
-        axes.plot(updates, _smoothed(curve), marker if len(curve) == 1 else "-", color=color)
-    axes.set_title(f"Training, mean of {WINDOW} updates (faint: each)")
-    axes.set_xlabel("Slow update")
-    axes.set_ylabel("Query loss (expected error, 0–1)")
-    axes.locator_params(axis="x", integer=True)
-    drawn = {arm for arm, _ in results.curves}
-    entries = [_key(arm.capitalize(), color=looks[arm][0]) for arm in results.arms if arm in drawn]
-    axes.legend(
-        handles=entries, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, handlelength=1.2
-    )
-    return _settled(figure)
+def _height(panel: charts.Chart, columns: int) -> float:
+    if isinstance(panel, charts.Rows):
+        return max(1.6, 0.8 + len(panel.rows) * (0.12 * _deepest(panel) + 0.1))
+    return WIDTH / columns if panel.square else 2.6
 
 
-@_styled()
-def groups_figure(results: EpisodicResults) -> Figure:
-    """Draw what real feedback did to each group's error: reset to kept, seeds averaged."""
-    looks, arms = _looks(results.arms), results.arms
-    members: dict[str, dict[str, list[int]]] = {}
-    for task, (family, group) in enumerate(zip(results.families, results.groups, strict=True)):
-        members.setdefault(family, {}).setdefault(group, []).append(task)
-    columns = min(2, len(members))
-    lines = -(-len(members) // columns)
-    tallest = max(map(len, members.values())) * (0.12 * len(arms) + 0.08)
-    figure = _figure(min(0.5 + lines * (0.75 + tallest), 60))
-    for place, (family, groups) in enumerate(members.items(), start=1):
-        axes = figure.add_subplot(lines, columns, place, sharex=next(iter(figure.axes), None))
-        for row, tasks in enumerate(groups.values()):
-            if row % 2:
-                axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", linewidth=0)
-            for number, arm in enumerate(arms):
-                y = row + (number - (len(arms) - 1) / 2) * 0.8 / len(arms)
-                reset, keep = (
-                    100 * float(results.risk[arm, cell][:, tasks].mean())
-                    for cell in ("real_reset", "real_keep")
-                )
-                color, marker = looks[arm]
-                axes.plot([reset, keep], [y, y], color=color, linewidth=1.2)
-                for value, fill in ((reset, "white"), (keep, color)):
-                    axes.plot([value], [y], marker, color=color, mfc=fill, ms=4, clip_on=False)
-        _name_rows(axes, [group.removeprefix(f"{family}/") for group in groups])
-        axes.set_title(family.capitalize())
-        axes.set_xlabel("Expected query error (%)")
-        axes.set_ylabel("Group")
-    axes.set_xlim(0, max(1.0, axes.get_xlim()[1]))
-    entries = [_key(arm.capitalize(), *looks[arm]) for arm in arms]
-    entries += [_key("hollow: reset", INK, "o", "white"), _key("filled: kept", INK, "o")]
-    figure.legend(handles=entries, loc="outside upper center", ncols=6, handlelength=1)
-    return _settled(figure)
+def _deepest(panel: charts.Rows) -> int:
+    """Return the most values that one row has."""
+    return max(sum(value.row == row for value in panel.values) for row in panel.rows)
 
 
-def _draw_endpoint(axes: Axes, results: EpisodicResults) -> None:
-    arms = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
-    looks, last = _looks(results.arms), len(arms) - 1
-    # Rows are seeds, columns arms.
-    error = np.array([100 * results.risk[a, "real_keep"] @ results.weights for a in arms]).T
-    middle, reach = (error.min() + error.max()) / 2, max(float(np.ptp(error)), 4.0)
-    axes.set_ylim(max(middle - 0.65 * reach, -0.1 * reach), middle + 0.65 * reach)
-    axes.set_xlim(-0.42 * max(last, 1), last + 0.72 * max(last, 1))
-    axes.plot(range(len(arms)), error.T, color="#aaaaaa", linewidth=1, zorder=1)
-    labels = [str(seed)[-4:] for seed in results.seeds]
-    if len(error) > 1:
-        axes.plot(range(len(arms)), error.mean(0), "--_", color="black", markersize=11)
-        labels.append("mean")
-    for place, arm in enumerate(arms):
-        color, marker = looks[arm]
-        values = error[:, place].tolist()
-        axes.plot([place] * len(values), values, marker, color=color, markersize=5)
-        values += [float(np.mean(values))] * (len(values) > 1)
-        # Past six seeds there is room for the mean's label only.
-        shown = list(zip(values, labels, strict=True))[-1 if len(values) > 7 else 0 :]
-        heights = _spread([value for value, _ in shown], 0.075 * reach)
-        for (value, label), height in zip(shown, heights, strict=True):
-            text = f"{value:.1f} ({label})" if place == last else f"{value:.1f}"
-            weight = "bold" if label == "mean" else "normal"
-            _note(axes, text, place, height, left=place == 0 < last, weight=weight)
-    names = [arm.capitalize() for arm in arms]
-    axes.set_xticks(range(len(arms)), names, rotation=30 if len(arms) > 3 else 0)
-    axes.set_ylabel("Expected query error (%)")
-    axes.set_title("Error after adaptation, by seed")
-
-
-def _draw_contrasts(axes: Axes, results: EpisodicResults) -> None:
-    looks = _looks(results.arms)
-    axes.axvline(0, color=INK, linewidth=0.8)
-    for row, contrast in enumerate(results.contrasts):
-        color, marker = looks.get(contrast.name.rpartition(" ")[0], (INK, "o"))
-        axes.hlines(row, contrast.lower, contrast.upper, color=color, linewidth=1.6)
-        axes.plot([contrast.mean], [row], color=color, marker=marker, markersize=5.5)
-        _note(axes, f"{contrast.mean:+.1f}", 1, row, xycoords=("axes fraction", "data"))
-    _name_rows(axes, [c.name[:1].upper() + c.name[1:] for c in results.contrasts])
-    axes.set_xlabel("Gain (percentage points), 99 % interval\nG: reset − kept; D: real G − sham G")
-    axes.set_title("Gains over groups")
-
-
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    shown = [name if len(name) <= 24 else f"{name[:23]}…" for name in names]
-    axes.set_yticks(range(len(shown)), shown)
+def _draw_rows(axes: Axes, panel: charts.Rows, looks: Mapping[str, int]) -> None:
+    rows, deepest = panel.rows, _deepest(panel)
+    if panel.reference is not None:
+        axes.axvline(panel.reference, color=INK, linewidth=0.8, zorder=1)
+    for row, name in enumerate(rows):
+        if row % 2 and deepest > 1:
+            axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
+        own = [value for value in panel.values if value.row == name]
+        for place, value in enumerate(own):
+            y = row + (place - (len(own) - 1) / 2) * 0.8 / deepest
+            color, marker = _look(looks, value.series)
+            if panel.bars:
+                start = panel.reference or 0.0
+                axes.barh(y, value.value - start, 0.7 / deepest, start, color=color)
+                color = INK
+            if value.lower is not None and value.upper is not None:
+                axes.hlines(y, value.lower, value.upper, color=color, linewidth=1.5)
+            if value.start is not None:
+                axes.plot([value.start, value.value], [y, y], color=color, linewidth=1.2)
+                axes.plot([value.start], [y], marker, color=color, mfc="white", ms=4)
+            if not panel.bars:
+                axes.plot([value.value], [y], marker, color=color, ms=5 if deepest == 1 else 4)
+            if deepest == 1:
+                text = charts.number(value.value, panel.digits, signed=panel.signed)
+                _note(axes, text, 1, y, xycoords=("axes fraction", "data"))
+    shown = [name if len(name) <= 24 else f"{name[:23]}…" for name in rows]
+    axes.set_yticks(range(len(rows)), shown)
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(panel.label)
+
+
+def _draw_lines(axes: Axes, panel: charts.Lines, looks: Mapping[str, int]) -> None:
+    if panel.square:
+        axes.plot([0, 1], [0, 1], color="#aaaaaa", linewidth=0.8, zorder=0)
+        axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    for line in panel.lines:
+        color, marker = _look(looks, line.series)
+        if not (line.series or line.dashed):
+            color = "#999999"  # a line that only joins
+        if len(line.lower):
+            axes.fill_between(line.x, line.lower, line.upper, color=color, alpha=0.15, linewidth=0)
+        alpha, width = (0.2, 0.7) if line.faint else (1, 1.3)
+        style = "--" if line.dashed else "-"
+        axes.plot(line.x, line.y, style, color=color, alpha=alpha, linewidth=width)
+        # A line of one point would not be seen.
+        if panel.points or len(line.x) == 1:
+            for index, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+                area = 4 + 96 * line.weights[index] if len(line.weights) else 20.0
+                if panel.names:
+                    color, marker = _look(looks, panel.names[round(x)], (color, marker))
+                axes.scatter([x], [y], area, color=color, marker=marker, zorder=3)
+    if panel.names:
+        _name_points(axes, panel)
+    elif panel.log_x:
+        axes.set_xscale("log")
+    elif all(float(x).is_integer() for line in panel.lines for x in line.x):
+        axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+
+
+def _name_points(axes: Axes, panel: charts.Lines) -> None:
+    """Name the places on the axis, and write each point's value beside it."""
+    last = len(panel.names) - 1
+    values = np.array([y for line in panel.lines for y in line.y])
+    middle, reach = (values.min() + values.max()) / 2, max(float(np.ptp(values)), 1e-9)
+    axes.set_ylim(middle - 0.65 * reach, middle + 0.65 * reach)
+    axes.set_xlim(-0.42 * max(last, 1), last + 0.72 * max(last, 1))
+    axes.set_xticks(range(last + 1), panel.names, rotation=30 if last > 2 else 0)
+    # Past seven lines there is room for the last one's labels only.
+    shown = panel.lines[-1 if len(panel.lines) > 7 else 0 :]
+    for place in range(last + 1):
+        held = [(line.y[list(line.x).index(place)], line) for line in shown if place in line.x]
+        heights = charts.spread([value for value, _ in held], 0.075 * reach)
+        for (value, line), height in zip(held, heights, strict=True):
+            text = charts.number(value, panel.digits)
+            if place == last and line.note:
+                text += f" ({line.note})"
+            weight = "bold" if line.dashed else "normal"
+            _note(axes, text, place, height, left=place == 0 < last, weight=weight)
 
 
 def _note(axes: Axes, text: str, x: float, y: float, left: bool = False, **more: Any) -> None:
@@ -206,44 +207,13 @@ def _note(axes: Axes, text: str, x: float, y: float, left: bool = False, **more:
     axes.annotate(text, (x, y), (-9 if left else 9, 0), **more)
 
 
-def _figure(height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(WIDTH, height), layout="constrained")
-
-
-def _settled(figure: Figure) -> Figure:
-    """Lay the figure out once and for all: each drawing would move it by a hair."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    return figure
+def _look(
+    looks: Mapping[str, int], series: str, otherwise: tuple[str, str] = (INK, "o")
+) -> tuple[str, str]:
+    return (COLORS[looks[series]], MARKERS[looks[series]]) if series in looks else otherwise
 
 
-def _looks(arms: Sequence[str]) -> dict[str, tuple[str, str]]:
-    others = [arm for arm in arms if arm not in LOOKS]
-    return LOOKS | {arm: OTHERS[index % len(OTHERS)] for index, arm in enumerate(others)}
-
-
-def _key(label: str, color: str, marker: str = "", fill: str | None = None) -> Any:
+def _key(label: str, look: int) -> Any:
     from matplotlib.lines import Line2D
 
-    style: Literal["", "-"] = "" if marker else "-"
-    return Line2D([], [], color=color, marker=marker, ls=style, mfc=fill or color, label=label)
-
-
-def _smoothed(curve: ArrayLike) -> NDArray[np.float64]:
-    """Return the mean of each value and up to ``WINDOW - 1`` before it."""
-    values = np.asarray(curve, dtype=float)
-    return np.array([values[max(0, i + 1 - WINDOW) : i + 1].mean() for i in range(len(values))])
-
-
-def _spread(values: Sequence[float], gap: float) -> list[float]:
-    """Return the nearest heights, in the same order, that are at least a gap apart."""
-    order = np.argsort(values, kind="stable")
-    level = np.asarray(values, dtype=float)[order] - gap * np.arange(len(order))
-    heights = np.empty(len(order))
-    # Isotonic regression by its max-min formula: labels are few.
-    for k, index in enumerate(order):
-        means = [[level[i : j + 1].mean() for j in range(k, len(order))] for i in range(k + 1)]
-        heights[index] = max(map(min, means)) + gap * k
-    return heights.tolist()
+    return Line2D([], [], color=COLORS[look], marker=MARKERS[look], ls="", label=label)

@@ -1,49 +1,82 @@
-"""What a sweep found: one row per combination of settings."""
+"""The report of a sweep: one row per combination of settings."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Iterator
 
-from larc.reports.episodic import load_results
-from larc.reports.tables import Table
+from larc.reports import cost
+from larc.reports.charts import Figure, Rows, Value
+from larc.reports.episodic import Contrast, EpisodicResults, load_results
+from larc.reports.report import Report
+from larc.reports.tables import Cell, Table
 from larc.studies.catalog import variation_name
 from larc.studies.runs import Run
 
 
-def sweep_tables(sweep: Run) -> list[Table]:
-    """Return a table of errors, gains and cost, a row for each combination and arm."""
+def variations(sweep: Run) -> Iterator[tuple[tuple[str, ...], Run]]:
+    """Yield each combination's values and its run."""
     varied: dict[str, list[str]] = sweep.settings["varied"]
-    rows: list[list[Any]] = []
     for values in itertools.product(*varied.values()):
         chosen = dict(zip(varied, values, strict=True))
-        run = Run(sweep.path / variation_name(chosen))
+        yield values, Run(sweep.path / variation_name(chosen))
+
+
+def report(sweep: Run) -> Report:
+    """Return the report of a sweep of an episodic study."""
+    varied = sweep.settings["varied"]
+    rows: list[list[Cell]] = []
+    gains: list[Value] = []
+    best: tuple[float, str, Contrast] | None = None
+    for values, run in variations(sweep):
         results = load_results(run)
-        gains = {contrast.name: contrast for contrast in results.contrasts}
-        positions = sum(
-            row["effective"] for row in results.ledger if row["kind"] in ("mixer", "below")
-        )
+        named = {contrast.name: contrast for contrast in results.contrasts}
+        done = [row["effective"] for row in cost.ledger(run) if row["kind"] in ("mixer", "below")]
+        chosen = ", ".join(f"{name} {value}" for name, value in zip(varied, values, strict=True))
         for arm in results.arms:
-            gain, binding = gains[f"{arm} G"], gains[f"{arm} D"]
+            gain, binding = named[f"{arm} G"], named[f"{arm} D"]
+            keep, reset = (_error(results, arm, cell) for cell in ("real_keep", "real_reset"))
             rows.append(
                 [
                     *values,
                     arm,
-                    100 * results.mean(results.risk[arm, "real_keep"]),
-                    100 * results.mean(results.risk[arm, "real_reset"]),
+                    keep,
+                    reset,
                     gain.mean,
                     f"[{gain.lower:.2f}, {gain.upper:.2f}]",
                     binding.mean,
                     f"[{binding.lower:.2f}, {binding.upper:.2f}]",
-                    positions,
+                    sum(done),
                 ]
             )
-    return [
-        Table(
-            "sweep",
-            "Expected query error in %, gains in percentage points with 99 % intervals over "
-            "groups, and the positions that the whole run put through layers.",
-            (*varied, "Arm", "Keep", "Reset", "G", "G interval", "D", "D interval", "Positions"),
-            rows,
-        )
-    ]
+            series = arm.capitalize()
+            gains.append(Value(chosen, gain.mean, gain.lower, gain.upper, series=series))
+            if best is None or keep < best[0]:
+                best = (keep, f"{chosen}, {arm} start", gain)
+    assert best is not None  # a sweep has a combination, and that has an arm
+    error, name, gain = best
+    table = Table(
+        "sweep",
+        "Expected query error in %, gains in percentage points with 99 % intervals over groups, "
+        "and the positions that the whole run put through layers.",
+        (*varied, "Arm", "Keep", "Reset", "G", "G interval", "D", "D interval", "Positions"),
+        rows,
+    )
+    label = "G (percentage points), 99 % interval"
+    chart = Rows("Gain from keeping", label, gains, digits=1, reference=0.0, signed=True)
+    return Report(
+        f"A sweep of the {sweep.settings['study']} study",
+        f"How does what feedback teaches depend on {' and '.join(varied)}?",
+        f"The lowest error after feedback, {error:.2f} %, was with {name}: a gain of "
+        f"{gain.mean:.2f} points over reset (99 % interval {gain.lower:.2f} to {gain.upper:.2f}).",
+        [table],
+        [Figure("gains", "What keeping was worth, for each combination and arm.", [chart])],
+        notes=[
+            "The combination was chosen after looking at all of them, so its own figure is a "
+            "little too good; the final evaluation of its run is not."
+        ],
+    )
+
+
+def _error(results: EpisodicResults, arm: str, cell: str) -> float:
+    return 100 * results.mean(results.risk[arm, cell])

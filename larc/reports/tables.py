@@ -1,13 +1,16 @@
-"""Tables in Markdown, LaTeX and CSV, from one description."""
+"""Tables in Markdown, LaTeX, CSV and HTML, from one description."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 Cell = str | int | float | None
+_NUMBERS = re.compile(r"[-−+–\d.,\s%\[\]]+")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,27 @@ class Table:
                 ["" if c is None else f"{c:.6f}" if isinstance(c, float) else c for c in row]
             )
         return sink.getvalue()
+
+    def html(self) -> str:
+        """Return the table in HTML, its caption below; columns of numbers have a class."""
+        texts = [[self._text(cell) for cell in row] for row in self.rows]
+        # An interval is read as numbers are, and so is what is missing among them.
+        classes = [
+            ' class="number"' if all(_NUMBERS.fullmatch(row[index]) for row in texts) else ""
+            for index in range(len(self.columns))
+        ]
+        head = "".join(
+            f'<th scope="col"{own}>{escape(name)}</th>'
+            for name, own in zip(self.columns, classes, strict=True)
+        )
+        body = ""
+        for row in texts:
+            cells = [
+                f"<td{own}>{escape(text)}</td>"
+                for text, own in zip(row[1:], classes[1:], strict=True)
+            ]
+            body += f'<tr><th scope="row"{classes[0]}>{escape(row[0])}</th>{"".join(cells)}</tr>\n'
+        return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
     def _is_figure(self, column: int) -> bool:
         return any(isinstance(row[column], int | float) for row in self.rows)

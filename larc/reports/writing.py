@@ -1,94 +1,79 @@
-"""Writing a run's report: tables, figures and a page, from what it saved."""
+"""Writing a run's report: tables, figures and pages, from what it saved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from larc.errors import LarcError
-from larc.reports import ci, episodic, figures
-from larc.reports.sweep import sweep_tables
+from larc.reports import ci, episodic_report, figures, stream, sweep
+from larc.reports.cost import cost_tables
+from larc.reports.page import Facts, page
+from larc.reports.report import Report
 from larc.reports.tables import Table
-from larc.studies import ci_queue
+from larc.studies import ci_queue, own_tasks, programs, stream_queue
 from larc.studies.catalog import STUDIES, SWEEP, command_of
-from larc.studies.runs import Run, read_json
+from larc.studies.runs import Run
+
+# What makes the report of each kind of run.
+REPORTS: dict[str, Callable[[Run], Report]] = {
+    programs.KIND: episodic_report.report,
+    own_tasks.KIND: episodic_report.report,
+    ci_queue.KIND: ci.report,
+    stream_queue.KIND: stream.report,
+    SWEEP: sweep.report,
+}
 
 
 def write_report(run: Run) -> str:
-    """Write the tables and figures of a run, and its manifest; returns the page's name."""
+    """Write the tables, figures and pages of a run, and its manifest; returns the page's name."""
+    if run.kind not in REPORTS:
+        raise LarcError(f"{run.path} is a run of {run.kind!r}, which has no report.")
     run.check_foreign()
     if run.kind == SWEEP:
-        for child in sorted(run.path.iterdir()):
-            if (child / "config.json").exists():
-                write_report(Run(child))
-        page = _write(run, "A sweep", "", sweep_tables(run), {})
-    elif run.kind == ci_queue.KIND:
-        found = ci.load_results(run)
-        title = "The continuous-integration study" + (
-            " (synthetic jobs)" if found.synthetic else ""
-        )
-        page = _write(run, title, command_of(run), ci.tables(found, run), {}, ci.answer(found))
-    elif run.kind in STUDIES:
-        results = episodic.load_results(run)
-        tables = episodic.tables(results)
-        if run.is_done("final-queries"):
-            final = episodic.tables(episodic.load_results(run, final=True))[:-2]
-            tables += [_renamed(table) for table in final]
-        page = _write(
-            run,
-            f"The {run.kind} study",
-            command_of(run),
-            tables,
-            figures.figures(results),
-            episodic.answer(results),
-        )
-    else:
-        raise LarcError(f"{run.path} is a run of {run.kind!r}, which has no report.")
-    run.write_manifest(_provenance(run))
-    return page
+        for _, child in sweep.variations(run):
+            write_report(child)
+    report, cost = REPORTS[run.kind](run), cost_tables(run)
+    command = "" if run.kind == SWEEP else command_of(run)
+    facts = Facts(command, _settings(run), cost, run.made_with(), run.evidence(), _runs(run))
+    _write_tables(run, [*report.tables, *cost])
+    for figure in report.figures:
+        drawn = figures.draw(figure)
+        run.write_file(f"figures/{figure.name}.svg", figures.render(drawn, "svg"))
+        run.write_file(f"figures/{figure.name}.png", figures.render(drawn, "png"))
+    run.write_file("report.md", _markdown(report, cost, command).encode())
+    run.write_file("report.html", page(report, facts).encode())
+    run.write_manifest()
+    return str(run.path / "report.html")
 
 
-def _renamed(table: Table) -> Table:
-    return Table(
-        f"final-{table.name}",
-        f"Final evaluation on reserved groups. {table.caption}",
-        table.columns,
-        table.rows,
-        table.digits,
-    )
-
-
-def _write(
-    run: Run,
-    title: str,
-    command: str,
-    tables: Sequence[Table],
-    drawings: Mapping[str, Any],
-    answer: str = "",
-) -> str:
-    lines = [f"# {title}", ""]
-    if answer:
-        lines += [answer, ""]
-    if command:
-        lines += ["```", command, "```", ""]
+def _write_tables(run: Run, tables: Sequence[Table]) -> None:
     for table in tables:
         run.write_file(f"tables/{table.name}.md", table.markdown().encode())
         run.write_file(f"tables/{table.name}.tex", table.latex().encode())
         run.write_file(f"tables/{table.name}.csv", table.csv().encode())
+
+
+def _markdown(report: Report, cost: Sequence[Table], command: str) -> str:
+    lines = [f"# {report.title}", "", report.answer, "", report.question, "", *report.notes, ""]
+    if command:
+        lines += ["```", command, "```", ""]
+    for figure in report.figures:
+        lines += [f"![{figure.name}](figures/{figure.name}.svg)", "", figure.caption, ""]
+    for table in (*report.tables, *cost):
         lines += [f"## {table.name.capitalize()}", "", table.markdown()]
-    for name, figure in drawings.items():
-        run.write_file(f"figures/{name}.svg", figures.render(figure, "svg"))
-        run.write_file(f"figures/{name}.png", figures.render(figure, "png"))
-        lines += [f"![{name}](figures/{name}.svg)", ""]
-    run.write_file("report.md", "\n".join(lines).encode())
-    return str(run.path / "report.md")
+    return "\n".join(lines)
 
 
-def _provenance(run: Run) -> dict[str, Any]:
-    """Return what the units were made with, each distinct answer once."""
-    found: list[Any] = []
-    for path in sorted(run.path.glob("units/*/provenance.json")):
-        facts = read_json(path)
-        if facts not in found:
-            found.append(facts)
-    return {"kind": run.kind, "made_with": found}
+def _settings(run: Run) -> list[tuple[str, Any, str]]:
+    """Return a run's settings by name, each with its value and what it is."""
+    kind, values = run.kind, run.settings
+    if kind == SWEEP:
+        kind, values = values["study"], values["base"] | values["varied"]
+    told = {item.name: item.metadata.get("help", "") for item in fields(STUDIES[kind].settings)}
+    return [(name, value, told.get(name, "")) for name, value in values.items()]
+
+
+def _runs(run: Run) -> list[str]:
+    return [child.path.name for _, child in sweep.variations(run)] if run.kind == SWEEP else []

@@ -5,64 +5,53 @@ import numpy as np
 import pytest
 
 from larc.errors import LarcError
-from larc.evaluation import Selection
-from larc.reports.episodic import CELLS, Contrast, EpisodicResults
-from larc.reports.figures import (
-    LOOKS,
-    _looks,
-    _smoothed,
-    _spread,
-    curves_figure,
-    figures,
-    groups_figure,
-    render,
-    result_figure,
+from larc.reports.charts import Figure, Line, Lines, Rows, Value, reliability_chart, spread
+from larc.reports.figures import COLORS, draw, render
+
+SLOPES = Lines(
+    "Error",
+    "",
+    "%",
+    [
+        Line("", [0, 1], [20.0, 30.0], note="1"),
+        Line("", [0, 1], [22.0, 32.0], note="2"),
+        Line("", [0, 1], [21.0, 31.0], note="mean", dashed=True),
+    ],
+    digits=1,
+    names=["Static", "Adapted"],
+    points=True,
 )
-
-NAMES = ("result", "curves", "groups")
-
-
-def _results(
-    arms=("static", "adapted", "untrained"), seeds=(1, 2, 3), families=("sum", "list"), updates=20
-):
-    """Two groups of two tasks a family; arm a, seed s: keep errs 20 + 10 a + s %, reset 30 more."""
-    groups = [f"{family}/{group}" for family in families for group in "pq" for _ in range(2)]
-    keep = {
-        arm: np.full((len(seeds), len(groups)), 0.2 + 0.1 * number)
-        + 0.01 * np.arange(len(seeds))[:, None]
-        for number, arm in enumerate(arms)
-    }
-    risk = {(a, c): keep[a] + (0 if c == "real_keep" else 0.3) for a in arms for c in CELLS}
-    contrasts = [
-        Contrast(f"{arm} {gain}", np.full(len(seeds), 30.0), 30.0, 25.0, 36.0)
-        for arm in arms
-        for gain in "GD"
-    ]
-    if {"static", "adapted"} <= set(arms):
-        contrasts.insert(0, Contrast("Δobj", np.full(len(seeds), -10.0), -10.0, -12.0, 1.0))
-    return EpisodicResults(
-        arms=tuple(arms),
-        seeds=tuple(seeds),
-        names=tuple(f"{group}/{index}" for index, group in enumerate(groups)),
-        families=tuple(group.split("/")[0] for group in groups),
-        groups=tuple(groups),
-        risk=risk,
-        greedy=risk,
-        solved=risk,
-        rule=np.zeros(len(groups)),
-        weights=np.full(len(groups), 1 / len(groups)),
-        contrasts=tuple(contrasts),
-        selection=Selection(None, "none"),
-        curves={
-            (arm, seed): [1 / (1 + update) for update in range(updates)]
-            for arm in arms
-            if arm != "untrained"
-            for seed in seeds
-        },
-        ledger=[],
-        cost={},
-        resamples=100,
-    )
+GAINS = Rows(
+    "Gains",
+    "points",
+    [
+        Value("Δobj", -10.0, -12.0, 1.0),
+        Value("Static G", 30.0, 25.0, 36.0, series="Static"),
+        Value("Adapted G", 40.0, 35.0, 46.0, series="Adapted"),
+    ],
+    digits=1,
+    reference=0.0,
+    signed=True,
+)
+MOVES = Rows(
+    "Moves",
+    "%",
+    [
+        Value(row, 20.0, start=50.0, series=series)
+        for row in ("p", "q")
+        for series in ("Static", "Adapted", "Untrained")
+    ],
+)
+CURVES = Lines(
+    "Training",
+    "Update",
+    "loss",
+    [
+        Line("Static", range(1, 21), [1 / x for x in range(1, 21)], faint=True),
+        Line("Static", range(1, 21), [1 / x for x in range(1, 21)]),
+        Line("Adapted", range(1, 21), [2 / x for x in range(1, 21)]),
+    ],
+)
 
 
 def _texts(axes):
@@ -74,114 +63,116 @@ def _ticks(axis):
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])
-def test_same_results_give_the_same_bytes_whatever_was_drawn_before(kind):
+def test_same_charts_give_the_same_bytes_whatever_was_drawn_before(kind):
     import matplotlib
 
-    found = figures(_results())
-    assert tuple(found) == NAMES
-    before = {name: render(figure, kind) for name, figure in found.items()}
-    assert {name: render(figure, kind) for name, figure in found.items()} == before
+    figure = Figure("result", "", [SLOPES, GAINS])
+    drawn = draw(figure)
+    before = render(drawn, kind)
+    assert render(drawn, kind) == before
     with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None, "lines.linewidth": 9}):
-        again = {name: render(figure, kind) for name, figure in figures(_results()).items()}
+        assert render(draw(figure), kind) == before
         assert matplotlib.rcParams["font.size"] == 30
-    assert again == before
-    assert not any(mark in before["result"] for mark in (b"dc:date", b"Matplotlib v", b"Software"))
+    assert not any(mark in before for mark in (b"dc:date", b"Matplotlib v", b"Software"))
 
 
 def test_another_process_gives_the_same_bytes_without_pyplot():
-    from matplotlib.figure import Figure
-
     script = (
-        "import sys; from larc.reports.figures import render\n"
+        "import sys; from larc.reports.figures import draw, render\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "from matplotlib.figure import Figure\n"
-        "figure = Figure(); figure.subplots().plot([1, 2])\n"
-        "sys.stdout.buffer.write(render(figure, 'svg'))\n"
+        "from larc.reports.charts import *\n"
+        "figure = Figure('a', '', [Rows('b', 'c', [Value('d', 1.0, 0.0, 2.0)])])\n"
+        "sys.stdout.buffer.write(render(draw(figure), 'svg'))\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    figure = Figure()
-    figure.subplots().plot([1, 2])
-    assert run.stdout == render(figure, "svg")
+    figure = Figure("a", "", [Rows("b", "c", [Value("d", 1.0, 0.0, 2.0)])])
+    assert run.stdout == render(draw(figure), "svg")
 
 
-def test_result_joins_the_trained_arms_of_each_seed_and_their_means():
-    left, right = result_figure(_results()).axes
+def test_lines_over_names_join_the_values_of_each_and_say_them():
+    left, right = draw(Figure("result", "", [SLOPES, GAINS])).axes
     assert _ticks(left.xaxis) == ["Static", "Adapted"]
-    assert _ticks(right.yaxis)[:3] == ["Δobj", "Static G", "Static D"]
-    lines = [line for line in left.lines if len(line.get_xdata()) == 2]
-    assert [line.get_ydata().round(6).tolist() for line in lines if line.get_ls() == "-"] == [
-        [20, 30],
-        [21, 31],
-        [22, 32],
-    ]
-    (dashed,) = [line for line in lines if line.get_ls() == "--"]
-    np.testing.assert_allclose(dashed.get_ydata(), [21, 31])
-    assert dashed.get_color() == "black"
-    assert _texts(left)[:5] == ["20.0", "21.0", "22.0", "21.0", "30.0 (1)"]
-    assert _texts(left)[-1] == "31.0 (mean)"
+    assert [list(line.get_ydata()) for line in left.lines] == [[20, 30], [22, 32], [21, 31]]
+    assert [line.get_ls() for line in left.lines] == ["-", "-", "--"]
+    assert _texts(left) == ["20.0", "22.0", "21.0", "30.0 (1)", "32.0 (2)", "31.0 (mean)"]
+    # A point on a name has that name's look.
+    found = [tuple(points.get_facecolor()[0][:3]) for points in left.collections[:2]]
+    expected = [tuple(int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)) for c in COLORS[:2]]
+    np.testing.assert_allclose(found, expected)
+    assert _ticks(right.yaxis) == ["Δobj", "Static G", "Adapted G"]
+    assert _texts(right) == ["−10.0", "+30.0", "+40.0"]
     spans = [segment for lines in right.collections for segment in lines.get_segments()]
     np.testing.assert_allclose(spans[0], [[-12, 0], [1, 0]])
     assert any(list(line.get_xdata()) == [0, 0] for line in right.lines)
 
 
-def test_curves_show_each_update_and_the_mean_of_the_last_eight():
-    (axes,) = curves_figure(_results(seeds=(1,))).axes
-    raw, smooth = axes.lines[:2]
-    assert len(axes.lines) == 4
-    assert raw.get_alpha() < 1
-    assert raw.get_color() == smooth.get_color() == LOOKS["static"][0]
-    assert smooth.get_ydata()[-1] == pytest.approx(np.mean(raw.get_ydata()[-8:]))
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Static", "Adapted"]
-    np.testing.assert_allclose(_smoothed([2.0, 4.0]), [2, 3])
+def test_rows_of_one_label_share_a_scale_and_values_of_one_row_stand_apart():
+    other = Rows("Others", "%", [Value("r", 90.0, start=10.0, series="Static")])
+    left, right = draw(Figure("groups", "", [MOVES, other])).axes
+    assert left.get_xlim() == right.get_xlim()
+    moves = [line for line in left.lines if len(line.get_xdata()) == 2]
+    assert len(moves) == 6
+    assert len({line.get_ydata()[0] for line in moves}) == 6
+    assert [text.get_text() for text in left.figure.legends[0].get_texts()] == [
+        "Static",
+        "Adapted",
+        "Untrained",
+    ]
 
 
-def test_groups_go_from_reset_to_kept_averaged_over_seeds():
-    figure = groups_figure(_results())
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Sum", "List"]
-    for axes in figure.axes:
-        assert _ticks(axes.yaxis) == ["p", "q"]
-        bars = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2]
-        np.testing.assert_allclose(bars, 2 * [[51, 21], [61, 31], [71, 41]])
-        assert axes.get_xlim() == figure.axes[0].get_xlim()
+def test_curves_bars_and_reliability_are_drawn():
+    from larc.evaluation import reliability
+
+    bins = reliability([[0.9, 0.1], [0.8, 0.2], [0.45, 0.55]], [0, 1, 1])
+    bars = Rows("Bars", "x", [Value("a", -2.0, -3.0, -1.0), Value("b", 4.0)], bars=True)
+    square = reliability_chart("Reliability", {"Keep": bins})
+    figure = draw(Figure("all", "", [CURVES, bars, square], columns=3))
+    curves, bar_axes, diagram = figure.axes
+    assert [line.get_alpha() for line in curves.lines] == [0.2, 1, 1]
+    assert [patch.get_width() for patch in bar_axes.patches] == [-2, 4]
+    np.testing.assert_allclose(diagram.lines[1].get_xdata(), [0.55, 0.8, 0.9])
+    assert diagram.get_xlim() == diagram.get_ylim() == (0, 1)
+    areas = [points.get_sizes()[0] for points in diagram.collections]
+    np.testing.assert_allclose(areas, 4 + 96 / 3)  # a third of the weight each
 
 
 @pytest.mark.parametrize(
-    "results",
+    "figure",
     [
-        _results(arms=("adapted",), seeds=(1,), families=("list",), updates=1),
-        _results(arms=("untrained",), updates=0),
-        _results(seeds=range(9), families=("a", "b", "c")),
-        _results(arms=("static", "adapted", "exact", "a$b", "c_$d$", "untrained"), seeds=(1,)),
+        Figure("one", "", [Rows("a", "b", [Value("a row with a very long name indeed", 1.0)])]),
+        Figure("point", "", [Lines("a", "b", "c", [Line("s", [1], [0.5])])]),
+        Figure("same", "", [Lines("a", "", "c", [Line("", [0], [1.0])], names=["x"], points=True)]),
+        Figure("dollars", "", [Rows("a$b", "c_$d$", [Value("$x$", 1.0, series="$y$")])]),
+        Figure("three", "", [MOVES, GAINS, CURVES], columns=3),
     ],
+    ids=lambda figure: figure.name,
 )
-def test_unusual_shapes_are_drawn_inside_the_figure(results):
-    for name, figure in figures(results).items():
-        assert render(figure, "svg").startswith(b"<?xml")
-        tight = figure.get_tightbbox().extents
-        size = figure.get_size_inches()
-        assert tight[0] >= -0.01, name
-        assert tight[1] >= -0.01, name
-        assert (tight[2:] <= size + 0.01).all(), name
+def test_unusual_shapes_are_drawn_inside_the_figure(figure):
+    drawn = draw(figure)
+    assert render(drawn, "svg").startswith(b"<?xml")
+    tight = drawn.get_tightbbox().extents
+    assert (tight[:2] >= -0.01).all()
+    assert (tight[2:] <= drawn.get_size_inches() + 0.01).all()
 
 
-def test_arms_have_fixed_and_different_looks():
-    looks = _looks(("mine", "untrained", "static", "other"))
-    assert looks["static"] == LOOKS["static"]
-    assert len({color for color, _ in looks.values()}) == len(looks) == 6
+def test_series_have_fixed_and_different_looks():
+    names = ("mine", "Untrained", "Static", "other")
+    looks = Figure("a", "", [Rows("", "", [Value("r", 1.0, series=n) for n in names])]).looks()
+    assert looks["Static"] == 0
+    assert len(set(looks.values())) == 4
 
 
 def test_labels_are_moved_apart_and_no_further():
-    assert _spread([5.0, 1.0], 1.0) == [5.0, 1.0]
-    np.testing.assert_allclose(_spread([2.0, 2.0, 2.0], 1.0), [1, 2, 3])
-    np.testing.assert_allclose(_spread([2.5, 9.0, 2.0], 1.5), [3, 9, 1.5])
+    assert spread([5.0, 1.0], 1.0) == [5.0, 1.0]
+    np.testing.assert_allclose(spread([2.0, 2.0, 2.0], 1.0), [1, 2, 3])
 
 
 def test_refusals_say_what_to_do(monkeypatch):
-    figure = result_figure(_results())
+    drawn = draw(Figure("a", "", [GAINS]))
     with pytest.raises(LarcError, match="'svg' or 'png', not 'gif'"):
-        render(figure, "gif")
+        render(drawn, "gif")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.style")
     with pytest.raises(LarcError, match=r"pip install larc\[studies\]"):
-        result_figure(_results())
+        draw(Figure("a", "", [GAINS]))

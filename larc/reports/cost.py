@@ -1,0 +1,70 @@
+"""What a run cost: the model work that was counted, and the time and memory that were measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from larc.ledger import KINDS
+from larc.reports.tables import Cell, Table
+from larc.studies.runs import Run, read_json
+
+COUNTS = ("calls", "physical", "effective")
+
+
+def ledger(run: Run) -> list[dict[str, Any]]:
+    """Return the model work of all units of a run, summed by operation and kind."""
+    totals: dict[tuple[str, str], Counter[str]] = {}
+    for path in sorted(run.path.glob("units/*/ledger.json")):
+        for row in read_json(path):
+            counts = {count: row[count] for count in COUNTS}
+            totals.setdefault((row["operation"], row["kind"]), Counter()).update(counts)
+    return [
+        {"operation": operation, "kind": kind, **{count: own[count] for count in COUNTS}}
+        for (operation, kind), own in sorted(totals.items())
+    ]
+
+
+def cost_tables(run: Run) -> list[Table]:
+    """Return the ledger and the measured cost of a run; nothing where it has neither."""
+    rows = ledger(run)
+    measured = {
+        path.parent.name: read_json(path) for path in sorted(run.path.glob("units/*/cost.json"))
+    }
+    found = [_ledger_table(rows)] if rows else []
+    return [*found, _cost_table(measured)] if measured else found
+
+
+def _ledger_table(ledger: list[dict[str, Any]]) -> Table:
+    rows: list[list[Cell]] = [
+        [row["operation"], row["kind"], *(row[count] for count in COUNTS)] for row in ledger
+    ]
+    for kind in KINDS:
+        chosen = [row for row in ledger if row["kind"] == kind]
+        rows.append(["total", kind, *(sum(row[count] for row in chosen) for count in COUNTS)])
+    return Table(
+        "ledger",
+        "Model work of all units: calls, and positions with and without padding.",
+        ("Operation", "Kind", "Calls", "Physical positions", "Effective positions"),
+        rows,
+    )
+
+
+def _cost_table(measured: dict[str, dict[str, Any]]) -> Table:
+    operations = sorted({name for cost in measured.values() for name in cost["milliseconds"]})
+    rows: list[list[Cell]] = []
+    totals = Counter[str]()
+    for unit, cost in measured.items():
+        spent = Counter({name: int(part) for name, part in cost["milliseconds"].items()})
+        totals.update(spent)
+        peak = round(cost["peak_bytes"] / 2**20)
+        rows.append([unit, *(spent[name] for name in operations), spent.total(), peak])
+    peak = max(round(cost["peak_bytes"] / 2**20) for cost in measured.values())
+    rows.append(["total", *(totals[name] for name in operations), totals.total(), peak])
+    return Table(
+        "cost",
+        "Wall time in milliseconds by operation, and the peak memory of the process in MiB. Times "
+        "are of one machine on one day.",
+        ("Unit", *(name.capitalize() for name in operations), "Sum", "Peak MiB"),
+        rows,
+    )

@@ -1,0 +1,390 @@
+"""Figures for the page: the charts of a report as inline SVG, coloured by the page's style sheet.
+
+A chart is drawn 420 units wide, so that its letters can be read on a phone; panels stand side by
+side where there is room. Every mark (class ``m``) has its values as its title: browsers show it
+where it is pointed at, and the page's script does so at once and on touch.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from larc.reports.charts import Chart, Figure, Line, Lines, Rows, Value, number, spread
+from larc.reports.scales import Scale, around, tick_text
+
+WIDTH = 420.0
+LETTER = 6.4  # the width of a letter, about
+STOPS = 48  # places along a line where its values are told
+POINTS = 400  # a line of more points is drawn by its ups and downs
+# By look, around a point, of about one area.
+SHAPES = (
+    "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z",
+    "M-4 -4H4V4H-4Z",
+    "M0 -5.5L5.5 0L0 5.5L-5.5 0Z",
+    "M-5 -4H5L0 5Z",
+    "M-2 -5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z",
+    "M-5 -3L-3 -5L0 -2L3 -5L5 -3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z",
+    "M-5 4H5L0 -5Z",
+)
+
+
+def draw(figure: Figure) -> list[str]:
+    """Return a figure's panels; those of rows with the same label are on the same scale.
+
+    Examples
+    --------
+    >>> gains = Rows("Gains", "points", [Value("G", 4.0, 3.0, 5.0, series="Static")], digits=1)
+    >>> (panel,) = draw(Figure("result", "", [gains]))
+    >>> panel[panel.index("<title>Static") :][:39].splitlines()
+    ['<title>Static: G', '4.0 [3.0, 5.0]</title>']
+    """
+    looks = figure.looks()
+    labelled: dict[str, list[float]] = {}
+    for panel in figure.panels:
+        if isinstance(panel, Rows):
+            labelled.setdefault(panel.label, []).extend(_extent(panel))
+    return [
+        _draw_rows(panel, looks, *around(labelled[panel.label]))
+        if isinstance(panel, Rows)
+        else _draw_lines(panel, looks)
+        for panel in figure.panels
+    ]
+
+
+def sample(look: int) -> str:
+    """Return a look's shape, for a key."""
+    return (
+        f'<svg class="s{look}" viewBox="-7 -7 14 14" aria-hidden="true">'
+        f'<path class="dot" d="{SHAPES[look]}"/></svg>'
+    )
+
+
+# Rows --------------------------------------------------------------------------------------------
+
+
+def _extent(panel: Rows) -> list[float]:
+    held = [
+        end
+        for value in panel.values
+        for end in (value.value, value.lower, value.upper, value.start)
+        if end is not None
+    ]
+    reference = 0.0 if panel.bars and panel.reference is None else panel.reference
+    return held if reference is None else [*held, reference]
+
+
+def _draw_rows(panel: Rows, looks: Mapping[str, int], low: float, high: float) -> str:
+    members = {row: [v for v in panel.values if v.row == row] for row in panel.rows}
+    deepest, longest = max(map(len, members.values())), LETTER * max(map(len, members))
+    # A long name stands above its row: beside it, it would leave no room on a phone.
+    beside = longest <= 120
+    left = longest + 14 if beside else 12
+    scale = Scale(low, high, left, WIDTH - (64 if deepest == 1 else 14))
+    lane = 15 if deepest > 1 else 18
+    step, top = deepest * lane + (10 if beside else 24), 8.0
+    bottom = top + step * len(members)
+    parts = [_x_axis(scale, top, bottom, panel.label)]
+    if panel.reference is not None:
+        parts.append(_rule(scale(panel.reference), top, bottom, "zero"))
+    for number_, (row, values) in enumerate(members.items()):
+        start = top + number_ * step
+        first = start + (step - lane * (len(values) - 1)) / 2
+        if number_ and deepest > 1:
+            parts.append(f'<path class="grid" d="M0 {_n(start)}H{_n(WIDTH)}"/>')
+        if beside:
+            parts.append(_text(row, left - 10, start + step / 2, "end"))
+        else:
+            parts.append(_text(row, 0, start + 13, "start"))
+            first += 9
+        for place, value in enumerate(values):
+            parts.append(_value(panel, value, looks, scale, first + place * lane))
+            if deepest == 1:
+                shown = number(value.value, panel.digits, signed=panel.signed)
+                parts.append(_text(shown, WIDTH, first, "end", "number"))
+    return _frame(panel, bottom + 42, parts, "rows")
+
+
+def _value(panel: Rows, value: Value, looks: Mapping[str, int], scale: Scale, y: float) -> str:
+    at, parts = scale(value.value), []
+    if panel.bars:
+        start = scale(panel.reference or 0.0)
+        size = f'width="{_n(abs(at - start))}" height="10"'
+        parts.append(f'<rect class="bar" x="{_n(min(at, start))}" y="{_n(y - 5)}" {size}/>')
+    if value.start is not None:
+        parts.append(f'<path class="span" d="M{_n(scale(value.start))} {_n(y)}H{_n(at)}"/>')
+        parts.append(_dot(scale(value.start), y, looks.get(value.series, 0), "hollow"))
+    if value.lower is not None and value.upper is not None:
+        ends = f"M{_n(scale(value.lower))} {_n(y)}H{_n(scale(value.upper))}"
+        parts.append(f'<path class="span{" over" if panel.bars else ""}" d="{ends}"/>')
+    if not panel.bars:
+        parts.append(_dot(at, y, looks.get(value.series, 0)))
+    return _mark(said(panel, value), parts, _class(looks, value.series), at, y)
+
+
+def said(panel: Rows, value: Value) -> str:
+    """Say a value: what it is of on the first line, then the value with its interval or start."""
+
+    def text(figure: float) -> str:
+        return number(figure, panel.digits, signed=panel.signed)
+
+    shown = text(value.value)
+    if value.start is not None:
+        shown = f"{text(value.start)} → {shown}"
+    if value.lower is not None and value.upper is not None:
+        shown += f" [{text(value.lower)}, {text(value.upper)}]"
+    # The row may name its series already.
+    of = value.row if value.row.startswith(value.series) else f"{value.series}: {value.row}"
+    return "\n".join([of, shown, *([value.note] if value.note else [])])
+
+
+# Lines -------------------------------------------------------------------------------------------
+
+
+def _draw_lines(panel: Lines, looks: Mapping[str, int]) -> str:
+    drawn = [line for line in panel.lines if len(line.x)]
+    heights = [y for line in drawn for y in (*line.y, *line.lower, *line.upper)]
+    low, high = (0.0, 1.0) if panel.square else around(heights)
+    side = WIDTH - 62
+    height = side if panel.square else 200.0
+    y_scale = Scale(low, high, 24 + height, 24)
+    x_scale = _x_scale(panel, [x for line in drawn for x in line.x])
+    whole = all(float(x).is_integer() for line in drawn for x in line.x)
+    parts = [
+        _text(panel.y_label, 0, 9, "start", "label"),
+        *(_level(y_scale(tick), tick_text(tick, y_scale.ticks())) for tick in y_scale.ticks()),
+    ]
+    if panel.names:
+        parts += [_text(n, x_scale(i), height + 42, "middle") for i, n in enumerate(panel.names)]
+    else:
+        parts.append(_x_axis(x_scale, 24, 24 + height, panel.x_label, whole=whole, grid=False))
+    if panel.square:
+        parts.append(f'<path class="zero" d="M48 {_n(24 + height)}L{_n(48 + side)} 24"/>')
+    for line in sorted(drawn, key=lambda line: not line.faint):
+        parts.append(_line(line, x_scale, y_scale, _class(looks, line.series)))
+    if panel.points:
+        parts += _points(panel, drawn, looks, x_scale, y_scale)
+    else:
+        parts += _stops(panel, drawn, looks, x_scale, y_scale)
+    if panel.names:
+        parts += _labels(panel, drawn, x_scale, y_scale)
+    kind = "points" if panel.points else "along"
+    return _frame(panel, height + (58 if panel.names else 66), parts, kind)
+
+
+def _x_scale(panel: Lines, values: Sequence[float]) -> Scale:
+    if panel.names:
+        last = len(panel.names) - 1
+        return Scale(-0.5, last + 0.5, 48, WIDTH)
+    low, high = (0.0, 1.0) if panel.square else (min(values), max(values))
+    # One value alone has no extent.
+    low, high = (low, high) if low < high else (low - 0.5, high + 0.5)
+    return Scale(low, high, 48, WIDTH - 14, panel.log_x)
+
+
+def _line(line: Line, x_scale: Scale, y_scale: Scale, look: str) -> str:
+    def path(heights: Sequence[float]) -> list[str]:
+        places = [(x_scale(x), y_scale(y)) for x, y in zip(line.x, heights, strict=True)]
+        return [f"{_n(x)} {_n(y)}" for x, y in _thinned(places)]
+
+    band = ""
+    if len(line.lower):
+        ends = [*path(line.upper), *reversed(path(line.lower))]
+        band = f'<path class="band {look}" d="M{"L".join(ends)}Z"/>'
+    style = " faint" if line.faint else " dashed" if line.dashed else ""
+    return f'{band}<path class="line {look}{style}" d="M{"L".join(path(line.y))}"/>'
+
+
+def _thinned(places: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the lowest and highest place of each stretch where there are more than can be seen."""
+    if len(places) <= POINTS:
+        return places
+    size = -(-2 * len(places) // POINTS)
+    kept = {0, len(places) - 1}
+    for start in range(0, len(places), size):
+        inside = range(start, min(start + size, len(places)))
+        kept |= {min(inside, key=lambda i: places[i][1]), max(inside, key=lambda i: places[i][1])}
+    return [places[index] for index in sorted(kept)]
+
+
+def _points(
+    panel: Lines, lines: Sequence[Line], looks: Mapping[str, int], x_scale: Scale, y_scale: Scale
+) -> list[str]:
+    parts = []
+    for line in lines:
+        for index, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+            series, where = line.series, f"{panel.x_label} {number(x, panel.digits)}"
+            if panel.names:
+                # What stands on a name has its look.
+                series = where = panel.names[round(x)]
+            told = [f"{where}, {name(line)}".strip(", "), number(y, panel.digits)]
+            size = 1.0
+            if len(line.weights):
+                told.append(f"weight {number(100 * line.weights[index], 1)} %")
+                size = 0.5 + 1.5 * line.weights[index] ** 0.5
+            dot = _dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
+            look = _class(looks, series)
+            parts.append(_mark("\n".join(told), [dot], look, x_scale(x), y_scale(y)))
+    return parts
+
+
+def stops(lines: Sequence[Line]) -> list[float]:
+    """Return the places where values along lines are told: all, or evenly chosen ones.
+
+    Examples
+    --------
+    >>> stops([Line("a", range(100), [0.0] * 100)])[-3:]
+    [95, 97, 99]
+    """
+    every = sorted({x for line in lines for x in line.x})
+    if len(every) <= STOPS:
+        return every
+    return [every[round(i * (len(every) - 1) / (STOPS - 1))] for i in range(STOPS)]
+
+
+def values_at(lines: Sequence[Line], x: float) -> list[float | None]:
+    """Return each line's value at the last of its places up to one; none before it begins.
+
+    Examples
+    --------
+    >>> values_at([Line("a", [1, 5], [0.1, 0.5]), Line("b", [4], [0.4])], 3)
+    [0.1, None]
+    """
+    ends = [bisect.bisect_right(line.x, x) for line in lines]
+    return [line.y[end - 1] if end else None for line, end in zip(lines, ends, strict=True)]
+
+
+def _stops(
+    panel: Lines, lines: Sequence[Line], looks: Mapping[str, int], x_scale: Scale, y_scale: Scale
+) -> list[str]:
+    clear = [line for line in lines if not line.faint]
+    parts = []
+    for x in stops(clear):
+        held = [
+            (line, y) for line, y in zip(clear, values_at(clear, x), strict=True) if y is not None
+        ]
+        told = [f"{panel.x_label} {tick_text(x, [x])}"]
+        told += [f"{name(line)}: {number(y, panel.digits)}" for line, y in held]
+        dots = [
+            f'<g class="{_class(looks, line.series)}">'
+            f"{_dot(x_scale(x), y_scale(y), looks.get(line.series, 0), size=0.8)}</g>"
+            for line, y in held
+        ]
+        guide = _rule(x_scale(x), y_scale.end, y_scale.start, "guide")
+        at = x_scale(x), y_scale(held[0][1])
+        parts.append(_mark("\n".join(told), [guide, *dots], "stop", *at))
+    return parts
+
+
+def _labels(panel: Lines, lines: Sequence[Line], x_scale: Scale, y_scale: Scale) -> list[str]:
+    """Write the values beside the points, of the last line only where there are many."""
+    shown = lines[-1 if len(lines) > 4 else 0 :]
+    parts = []
+    for place in range(len(panel.names)):
+        held = [
+            (line, y) for line in shown for x, y in zip(line.x, line.y, strict=True) if x == place
+        ]
+        heights = spread([y_scale(y) for _, y in held], 13.0)
+        for (line, y), height in zip(held, heights, strict=True):
+            text = number(y, panel.digits)
+            if len(lines) > 1 and line.note and place == len(panel.names) - 1:
+                text += f" ({line.note})"
+            parts.append(_text(text, x_scale(place) + 10, height, "start", "number"))
+    return parts
+
+
+def name(line: Line) -> str:
+    """Say which line it is: its series, and its note.
+
+    Examples
+    --------
+    >>> name(Line("Static", [], [], note="2811"))
+    'Static 2811'
+    """
+    return f"{line.series} {line.note}".strip()
+
+
+# Parts -------------------------------------------------------------------------------------------
+
+
+def _frame(panel: Chart, height: float, parts: Iterable[str], kind: str) -> str:
+    return (
+        f'<svg class="chart {kind}" viewBox="0 0 {_n(WIDTH)} {_n(height)}" role="img" tabindex="0">'
+        f"<title>{escape(panel.title)}</title><desc>{escape(describe(panel))}</desc>"
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def describe(panel: Chart) -> str:
+    """Say in words what a chart shows.
+
+    Examples
+    --------
+    >>> describe(Rows("Gains", "Points", [Value("G", 4.0, 3.0, 5.0)], digits=1))
+    'Points. G: 4.0 [3.0, 5.0].'
+    """
+    if isinstance(panel, Rows):
+        told = [said(panel, value).replace("\n", ": ", 1) for value in panel.values]
+        return f"{panel.label}. {'; '.join(told)}."
+    told = [
+        f"{name(line) or 'it'} goes from {number(line.y[0], panel.digits)} "
+        f"to {number(line.y[-1], panel.digits)}"
+        for line in panel.lines
+        if len(line.y) and not line.faint
+    ]
+    over = f" over {', '.join(panel.names) if panel.names else panel.x_label.lower()}"
+    return f"{panel.y_label}{over}: {'; '.join(told)}."
+
+
+def _mark(told: str, parts: Iterable[str], look: str, x: float, y: float) -> str:
+    place = f'data-x="{_n(x)}" data-y="{_n(y)}"'
+    return f'<g class="m {look}" {place}><title>{escape(told)}</title>{"".join(parts)}</g>'
+
+
+def _dot(x: float, y: float, look: int, kind: str = "", size: float = 1.0) -> str:
+    moved = f"translate({_n(x)} {_n(y)})" + (f" scale({size:.2f})" if size != 1 else "")
+    return f'<path class="dot {kind}" transform="{moved}" d="{SHAPES[look]}"/>'
+
+
+def _class(looks: Mapping[str, int], series: str) -> str:
+    return f"s{looks[series]}" if series in looks else "ink"
+
+
+def _x_axis(
+    scale: Scale, top: float, bottom: float, label: str, whole: bool = False, grid: bool = True
+) -> str:
+    ticks = scale.ticks(whole=whole)
+    parts = [f'<path class="axis" d="M{_n(scale.start)} {_n(bottom)}H{_n(scale.end)}"/>']
+    for tick in ticks:
+        parts.append(_rule(scale(tick), top if grid else bottom, bottom + 4, "grid"))
+        parts.append(_text(tick_text(tick, ticks), scale(tick), bottom + 14, "middle", "tick"))
+    middle = (scale.start + scale.end) / 2
+    parts.append(_text(label, middle, bottom + 33, "middle", "label"))
+    return "".join(parts)
+
+
+def _level(y: float, text: str) -> str:
+    return f'<path class="grid" d="M48 {_n(y)}H{_n(WIDTH)}"/>' + _text(text, 40, y, "end", "tick")
+
+
+def _rule(x: float, top: float, bottom: float, kind: str) -> str:
+    return f'<path class="{kind}" d="M{_n(x)} {_n(top)}V{_n(bottom)}"/>'
+
+
+def _text(text: str, x: float, y: float, anchor: str, kind: str = "") -> str:
+    # A little lower than the middle: that is where letters are.
+    place = f'x="{_n(x)}" y="{_n(y + 4)}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {place}>{escape(text)}</text>'
+
+
+def _n(value: float) -> str:
+    """Return a coordinate, short and always the same.
+
+    Examples
+    --------
+    >>> _n(2.0), _n(-0.04), _n(1.26)
+    ('2', '0', '1.3')
+    """
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
