@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,13 @@ import numpy.typing as npt
 from larc.ci.jobs import Observation
 
 _WORD = re.compile(r"[^\W_]+")
-#: Distinct field values whose features are remembered; a full cache starts again from nothing.
+#: What is remembered of each kind; a full cache starts again from nothing.
 _CACHED = 16_384
+_JOB = ("repository", "workflow", "path", "event", "job")
+_COMMIT = ("commit",)
+_TIME = ("time",)
+
+V = TypeVar("V")
 
 
 class FeatureHasher:
@@ -43,36 +49,42 @@ class FeatureHasher:
     array([116, 121, 214, 279, 316, 322, 485, 562, 635, 754, 769, 961])
     """
 
-    __slots__ = ("_cache", "features")
+    __slots__ = ("_parts", "_whole", "features")
 
     def __init__(self, features: int) -> None:
         self.features = features
-        # Derived from the texts alone: losing it costs time and changes nothing.
-        self._cache: dict[tuple[str, str | int], tuple[int, ...]] = {}
+        # Derived from the texts alone: losing them costs time and changes nothing. A job is looked
+        # up when it is predicted and when its label arrives; what it has in common with the next
+        # run of the same job is most of it.
+        self._whole: dict[tuple[Hashable, ...], npt.NDArray[np.intp]] = {}
+        self._parts: dict[tuple[Hashable, ...], frozenset[int]] = {}
 
     def indices(self, observation: Observation) -> npt.NDArray[np.intp]:
         """Return the indices of the active features, each once, in ascending order."""
-        active: set[int] = set()
-        for name, value in (
-            ("repository", observation.repository),
-            ("workflow", observation.workflow_id),
-            ("path", observation.workflow_path),
-            ("event", observation.event),
-            ("job", observation.job_name),
-            ("commit", observation.commit),
-            ("time", observation.started_at // 3600),
-        ):
-            if value is not None:
-                active.update(self._of_field(name, value))
-        return np.array(sorted(active), dtype=np.intp)
-
-    def _of_field(self, name: str, value: str | int) -> tuple[int, ...]:
-        key = (name, value)
-        found = self._cache.get(key)
+        seen = observation
+        job = (seen.repository, seen.workflow_id, seen.workflow_path, seen.event, seen.job_name)
+        hour = seen.started_at // 3600
+        key = (job, seen.commit, hour)
+        found = self._whole.get(key)
         if found is None:
-            if len(self._cache) >= _CACHED:
-                self._cache.clear()
-            found = self._cache[key] = tuple(self._hashed(name, _words(name, value)))
+            active = self._part(_JOB, job) | self._part(_COMMIT, (seen.commit,))
+            active |= self._part(_TIME, (hour,))
+            found = np.array(sorted(active), dtype=np.intp)
+            found.flags.writeable = False  # it is handed out again
+            _keep(self._whole, key, found)
+        return found
+
+    def _part(self, names: Sequence[str], values: Sequence[str | int | None]) -> frozenset[int]:
+        key = (names, values)
+        found = self._parts.get(key)
+        if found is None:
+            found = frozenset(
+                index
+                for name, value in zip(names, values, strict=True)
+                if value is not None
+                for index in self._hashed(name, _words(name, value))
+            )
+            _keep(self._parts, key, found)
         return found
 
     def _hashed(self, name: str, words: list[str]) -> Iterable[int]:
@@ -89,3 +101,9 @@ def _words(name: str, value: str | int) -> list[str]:
     if name == "commit":
         return [str(value)]
     return _WORD.findall(str(value).lower())
+
+
+def _keep(cache: dict[tuple[Hashable, ...], V], key: tuple[Hashable, ...], value: V) -> None:
+    if len(cache) >= _CACHED:
+        cache.clear()
+    cache[key] = value

@@ -23,7 +23,8 @@ def test_a_full_cache_changes_nothing(monkeypatch):
     for number in range(5):
         hasher.indices(Observation("o/r", number, None, None, "x", "y", 3600 * number + 1))
     assert hasher.indices(SEEN).tolist() == expected
-    assert len(hasher._cache) <= 2
+    assert len(hasher._parts) <= 2
+    assert len(hasher._whole) <= 2
 
 
 def test_every_index_is_in_range_and_there_once():
