@@ -94,6 +94,14 @@ class Factors:
         """Whether two states are the same, bit for bit."""
         return torch.equal(self.A, other.A) and torch.equal(self.B, other.B)
 
+    def check_like(self, other: Factors) -> None:
+        """Refuse factors that have another rank or width than others."""
+        if self.A.shape != other.A.shape:
+            raise LarcError(
+                f"factors of rank {self.rank} and width {self.width} were given where rank "
+                f"{other.rank} and width {other.width} are needed."
+            )
+
     @staticmethod
     def stack(factors: Sequence[Factors]) -> Factors:
         """Put episodes into one stack; their entries are copied."""

@@ -9,7 +9,7 @@ import torch
 
 from larc.errors import LarcError
 from larc.residual import Factors, initial_factors
-from larc.stored import pack_state, unpack_state
+from larc.stored import pack_state, unpack_state, whole
 from larc.substrate.frozen import Substrate
 from larc.substrate.identity import hash_json, hash_tensors
 
@@ -101,14 +101,18 @@ class SlowState:
         True
         """
         tensors, facts = unpack_state(content, SLOW_FILE, name)
-        return SlowState(
-            Factors(tensors["A"], tensors["B"]),
-            facts["version"],
-            facts["boundary"],
-            facts["substrate"],
-            facts["seed"],
-            Factors(tensors["origin.A"], tensors["origin.B"]),
-        )
+        with whole(name, SLOW_FILE):
+            factors = Factors(tensors["A"], tensors["B"])
+            origin = Factors(tensors["origin.A"], tensors["origin.B"])
+            origin.check_like(factors)
+            return SlowState(
+                factors,
+                int(facts["version"]),
+                int(facts["boundary"]),
+                str(facts["substrate"]),
+                int(facts["seed"]),
+                origin,
+            )
 
     def to(self, device: torch.device | str) -> SlowState:
         """Return the state with its factors on a device."""

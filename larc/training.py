@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from larc.errors import LarcError
@@ -19,7 +20,7 @@ from larc.residual import Factors
 from larc.rules import SGD, Objective, UpdateRule, rule_facts
 from larc.scoring import CandidateLosses, Label, Limits
 from larc.state import SlowState
-from larc.stored import load_state, save_state
+from larc.stored import load_state, save_state, whole
 from larc.substrate.frozen import Substrate
 from larc.substrate.identity import hash_json
 from larc.tasks import Task
@@ -157,6 +158,10 @@ class SlowTrainer:
     def restore(self, path: str | Path) -> Any:
         """Carry on from a saved point of this same training; returns the notes saved with it."""
         tensors, facts = load_state(path, TRAINING_FILE)
+        with whole(path, TRAINING_FILE):
+            return self._restore(path, tensors, facts)
+
+    def _restore(self, path: str | Path, tensors: Mapping[str, Tensor], facts: Any) -> Any:
         for name, own in self.facts().items():
             if facts.get(name) != own:
                 raise LarcError(
@@ -166,19 +171,23 @@ class SlowTrainer:
         device = self.substrate.device
         factors = Factors(tensors["A"], tensors["B"]).to(device)
         origin = Factors(tensors["origin.A"], tensors["origin.B"]).to(device)
-        self._factors = factors.leaf()
-        self._optimizer = self.outer.over(self._factors)
-        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
-            for moment in ("step", "exp_avg", "exp_avg_sq"):
-                value = tensors.get(f"outer.{name}.{moment}")
-                if value is not None:
-                    place = value if moment == "step" else value.to(device)
-                    self._optimizer.state[factor][moment] = place
-        self.updates = facts["updates"]
-        self.slow = replace(
-            self.slow, factors=factors.copy(), version=facts["version"], origin=origin
-        )
-        return facts["notes"]
+        for own in (factors, origin):
+            own.check_like(self.slow.factors)
+        # Everything is made before anything is changed.
+        leaf, notes = factors.leaf(), facts["notes"]
+        updates, version = int(facts["updates"]), int(facts["version"])
+        optimizer = self.outer.over(leaf)
+        for name, factor in (("A", leaf.A), ("B", leaf.B)):
+            for moment in ("step", "exp_avg", "exp_avg_sq") if updates else ():
+                value = tensors[f"outer.{name}.{moment}"]
+                shape = () if moment == "step" else factor.shape
+                value = value.float().reshape(shape)
+                if moment != "step":  # which stays where it is
+                    value = value.to(device)
+                optimizer.state[factor][moment] = value
+        self._factors, self._optimizer, self.updates = leaf, optimizer, updates
+        self.slow = replace(self.slow, factors=factors.copy(), version=version, origin=origin)
+        return notes
 
 
 class Trainer(SlowTrainer):

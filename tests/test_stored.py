@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from larc import LarcError
-from larc.files import write_whole
 from larc.stored import load_state, pack_state, save_state, unpack_state
 
 CONTENT = pack_state("note", {"x": torch.arange(6.0).reshape(2, 3), "y": torch.ones(1)}, {"a": 1})
@@ -32,23 +31,29 @@ def test_anything_else_is_refused_in_one_sentence(content):
     assert "\n" not in str(caught.value)
 
 
+def test_versions_are_upgraded_one_by_one_and_newer_ones_refused():
+    upgrades = {1: lambda facts: [*facts, 2], 2: lambda facts: [*facts, 3]}
+    for version, facts in ((1, [1, 2, 3]), (2, [1, 3]), (3, [1])):
+        content = pack_state(f"note, version {version}", {}, [1])
+        assert unpack_state(content, "note, version 3", upgrades=upgrades)[1] == facts
+    with pytest.raises(LarcError, match=r"newer larc \(note, version 3; this one reads up to 2\)"):
+        unpack_state(pack_state("note, version 3", {}, [1]), "note, version 2", "it", upgrades)
+    with pytest.raises(LarcError, match="does not hold what a note does"):
+        unpack_state(pack_state("note, version 1", {}, [1]), "note, version 2")
+    with pytest.raises(LarcError, match="does not hold what a note does"):
+        unpack_state(pack_state("note, version 1", {}, None), "note, version 2", "it", upgrades)
+
+
+def test_facts_are_saved_as_they_are_read_back():
+    content = pack_state("note", {}, {2: "b", 10: ("a", None)})
+    assert unpack_state(content, "note")[1] == {"2": "b", "10": ["a", None]}
+    with pytest.raises(LarcError, match="cannot be saved as JSON"):
+        pack_state("note", {}, {"a": {1, 2}})
+
+
 def test_another_kind_is_refused(tmp_path):
     save_state(tmp_path / "a", "note", {"x": torch.ones(1)}, None)
     with pytest.raises(LarcError, match="is not a letter"):
         load_state(tmp_path / "a", "letter")
     with pytest.raises(LarcError, match="could not be read"):
         load_state(tmp_path, "note")
-
-
-def test_a_failed_write_leaves_the_old_content(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_whole(path, b"old")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(LarcError, match="No space left on device"):
-        write_whole(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [child.name for child in tmp_path.iterdir()] == ["file"]

@@ -24,4 +24,6 @@ def say_report(run: Any) -> None:
     """Write a run's report and say where it is."""
     from larc.reports.writing import write_report
 
-    print(f"the report is {write_report(run)}")
+    with run.locked():
+        place = write_report(run)
+    print(f"the report is {place}")

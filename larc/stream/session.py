@@ -14,17 +14,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from larc.errors import LarcError
 from larc.learner import Episode, Learner, Update
 from larc.residual import Factors
+from larc.rules import rule_facts
 from larc.scoring import Label
 from larc.state import SlowState
-from larc.stored import load_state, save_state
+from larc.stored import load_state, save_state, whole
 from larc.stream.items import Item, Room
 from larc.stream.paths import PathSpec
 
-SESSION_FILE = "larc live session, version 1"
+SESSION_FILE = "larc live session, version 2"
+# Version 1 did not say by which rule its states move: there is nothing to compare.
+SESSION_UPGRADES = {1: lambda facts: {**facts, "rule": None}}
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,11 @@ class Session:
     ...                   PlainRoom(), seed=1)
     >>> item = Item("a", asked=0, arrives=5, candidates=("up", "down"), label=0, prompt="Next: ")
     >>> before = session.ask([item])
-    >>> bool((before["keep"] == before["reset"]).all()), list(session.pending)
+    >>> bool((before["keep"][0] == before["reset"][0]).all()), list(session.pending)
     (True, ['a'])
     >>> updates = session.arrive([item])
     >>> again = session.ask([Item("b", 6, 9, ("up", "down"), 0, prompt="Next: ")])
-    >>> bool(again["keep"][0, 0] > again["reset"][0, 0])
+    >>> bool(again["keep"][0][0] > again["reset"][0][0])
     True
     """
 
@@ -110,8 +114,8 @@ class Session:
             begin = learners[path.start].begin
             self.episodes[path.name] = begin(stream) if path.learns else resting[path.start]
 
-    def ask(self, items: Sequence[Item]) -> dict[str, NDArray[np.float64]]:
-        """Answer questions now; returns each path's probabilities, ``[items, candidates]``.
+    def ask(self, items: Sequence[Item]) -> dict[str, list[NDArray[np.float64]]]:
+        """Answer questions now; returns each path's probabilities, one array per item.
 
         Every question is kept as it was put, under each view, until its label arrives.
         """
@@ -124,8 +128,8 @@ class Session:
         reads = [read.double().numpy() for read in self.learner.read_many(requests)]
         answers = {}
         for number, path in enumerate(self.paths):
-            own = np.stack(reads[number * len(items) : (number + 1) * len(items)])
-            answers[path.name] = with_offsets(own, path.offsets)
+            own = reads[number * len(items) : (number + 1) * len(items)]
+            answers[path.name] = [with_offsets(read, path.offsets) for read in own]
         self.pending.update(put)
         self.events += 1
         return answers
@@ -214,6 +218,7 @@ class Session:
                 "slow": episode.slow.digest,
             }
         facts = {
+            "rule": rule_facts(self.learner.rule),
             "paths": [asdict(spec) for spec in self.paths],
             "episodes": episodes,
             "pending": self.pending,
@@ -225,26 +230,43 @@ class Session:
 
     def restore(self, path: str | Path) -> Any:
         """Go back to a saved point of this same session; returns the notes saved with it."""
-        tensors, facts = load_state(path, SESSION_FILE)
+        tensors, facts = load_state(path, SESSION_FILE, SESSION_UPGRADES)
+        with whole(path, SESSION_FILE):
+            return self._restore(path, tensors, facts)
+
+    def _restore(self, path: str | Path, tensors: Mapping[str, Tensor], facts: Any) -> Any:
         specs = [{**asdict(spec), "offsets": list(spec.offsets)} for spec in self.paths]
         if facts["paths"] != specs:
             raise LarcError(f"{path} is of a session with other paths; restore it with its own.")
+        if facts["rule"] not in (None, rule_facts(self.learner.rule)):
+            raise LarcError(
+                f"{path} is of a session with the update rule {facts['rule']}, not "
+                f"{self.learner.rule}; restore it with its own."
+            )
         for spec in self.paths:
             saved = facts["episodes"][spec.name]
             if saved["slow"] != self.episodes[spec.name].slow.digest:
                 raise LarcError(f"{path} started path {spec.name!r} from another slow state.")
+        # Everything is made before anything is changed.
         device = self.learner.substrate.device
+        states = []
         for spec in self.paths:
-            episode, saved = self.episodes[spec.name], facts["episodes"][spec.name]
-            episode.factors = Factors(tensors[f"{spec.name}.A"], tensors[f"{spec.name}.B"]).to(
-                device
-            )
-            episode.step = saved["step"]
-            episode.stream.bit_generator.state = saved["stream"]
-        self.pending = facts["pending"]
+            saved, stream = facts["episodes"][spec.name], np.random.default_rng()
+            factors = Factors(tensors[f"{spec.name}.A"], tensors[f"{spec.name}.B"]).to(device)
+            factors.check_like(self.learner.slow.factors)
+            stream.bit_generator.state = saved["stream"]
+            states.append((factors, int(saved["step"]), stream))
+        pending = {
+            name: {str(view): str(text) for view, text in views.items()}
+            for name, views in facts["pending"].items()
+        }
+        events, notes = int(facts["events"]), facts["notes"]
         self.room.restore(facts["room"])
-        self.events = facts["events"]
-        return facts["notes"]
+        for spec, (factors, step, stream) in zip(self.paths, states, strict=True):
+            episode = self.episodes[spec.name]
+            episode.factors, episode.step, episode.stream = factors, step, stream
+        self.pending, self.events = pending, events
+        return notes
 
 
 def with_offsets(
@@ -254,14 +276,14 @@ def with_offsets(
 
     Examples
     --------
-    >>> with_offsets(np.array([[0.5, 0.5]]), (0.0, np.log(3.0))).round(6)
-    array([[0.25, 0.75]])
+    >>> with_offsets(np.array([0.5, 0.5]), (0.0, np.log(3.0))).round(6)
+    array([0.25, 0.75])
     """
     if not offsets:
         return probabilities
     # A softmax of log-probabilities plus a bias is the softmax of the energies plus that bias.
     odds = probabilities * np.exp(np.asarray(offsets) - max(offsets))
-    return np.asarray(odds / odds.sum(1, keepdims=True))
+    return np.asarray(odds / odds.sum())
 
 
 def _shrink(episode: Episode, before: Factors, scale: float) -> None:

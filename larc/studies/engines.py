@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Literal, TypeVar
 
 from larc.errors import LarcError
@@ -47,10 +50,32 @@ def _in_processes(
 ) -> Iterator[tuple[int, Files]]:
     # Spawned, not forked: a forked process would inherit torch's threads half alive.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_end_with_parent) as pool:
         numbers = {pool.submit(function, unit): number for number, unit in enumerate(units)}
         for future in as_completed(numbers):
-            yield numbers[future], future.result()
+            try:
+                files = future.result()
+            except BrokenProcessPool as error:
+                raise LarcError(
+                    "a worker was killed, for want of memory perhaps; run the same command again "
+                    "to go on, with fewer --workers if need be."
+                ) from error
+            yield numbers[future], files
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when the process that started it does, however that one ends.
+
+    Otherwise it would go on, and save its checkpoints, beside a process that goes on with the run.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _on_ray(

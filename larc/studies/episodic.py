@@ -78,8 +78,6 @@ def evaluate_finally(
     run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: Execution
 ) -> None:
     """Predict and score reserved tasks with the states of a finished run: once, and on record."""
-    if run.is_done("final-queries"):
-        raise LarcError(f"{run.path} has had its final evaluation; a run has one.")
     if not run.is_done("queries"):
         raise LarcError(f"{run.path} is not finished; finish it before its final evaluation.")
     run.record("final evaluation begun", {"tasks": len(tasks.development)})

@@ -1,16 +1,20 @@
-"""What a result was made with: substrate, sources, versions and machine."""
+"""What a result was made with: substrate, sources, data, versions and machine."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import larc
-from larc.substrate import Substrate
+
+if TYPE_CHECKING:  # hashing data needs no model
+    from larc.substrate import Substrate
 
 _PACKAGES = ("larc", "torch", "transformers", "numpy", "safetensors", "tokenizers")
 
@@ -18,7 +22,7 @@ _PACKAGES = ("larc", "torch", "transformers", "numpy", "safetensors", "tokenizer
 def provenance(substrate: Substrate) -> dict[str, Any]:
     """Return the identities behind a unit of work."""
     return {
-        "substrate": asdict(substrate.identity),
+        "substrate": {**asdict(substrate.identity), "digest": substrate.identity.digest},
         "sources": source_hash(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "python": platform.python_version(),
@@ -39,6 +43,34 @@ def source_hash() -> str:
     for path in sorted(root.rglob("*.py")):
         total.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
+
+
+def data_hash(subject: Any) -> str:
+    """Return one hash of what a study is about: all texts, numbers and lists it is made of.
+
+    What is none of these is left out: a way to open closed queries is no part of the data.
+
+    Examples
+    --------
+    >>> from larc.tasks import Task
+    >>> one, other = (Task("Even? ", ["3", "4"], [1, loss]) for loss in (0, 0.5))
+    >>> data_hash([one]) == data_hash([one]) != data_hash([other])
+    True
+    """
+    text = json.dumps(_plain(subject), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return sorted([str(key), _plain(own)] for key, own in value.items())
+    if isinstance(value, list | tuple):
+        return [_plain(own) for own in value]
+    return None
 
 
 def _version(name: str) -> str:

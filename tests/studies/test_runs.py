@@ -50,7 +50,7 @@ def test_a_newer_schema_is_refused(run):
 
 def test_a_unit_is_done_when_its_hashes_are_written_and_keeps_nothing_else(run):
     scratch = run.scratch("a")
-    (scratch / "checkpoint").write_bytes(b"half")
+    (scratch / "checkpoint.safetensors").write_bytes(b"half")
     assert not run.is_done("a")
     run.finish_unit("a", {"x": b"1", "y": b"2"})
     assert run.is_done("a")
