@@ -10,7 +10,7 @@ from typing import Any
 
 from larc.errors import LarcError
 from larc.settings import as_values, build, decisive, nearest
-from larc.studies import ci_queue, own_tasks, programs
+from larc.studies import ci_queue, own_tasks, programs, stream_queue
 from larc.studies.options import CISettings, EpisodicSettings, Execution, TaskSet
 from larc.studies.runs import Run
 
@@ -43,6 +43,12 @@ def _ci(run: Run, split: Any, settings: CISettings, execution: Execution) -> Non
     carry_out(run, split, settings, execution)
 
 
+def _stream(run: Run, questions: Any, settings: Any, execution: Execution) -> None:
+    from larc.studies.stream import carry_out
+
+    carry_out(run, questions, settings, execution)
+
+
 STUDIES = {
     study.kind: study
     for study in (
@@ -70,6 +76,14 @@ STUDIES = {
             ci_queue.PRESETS,
             ci_queue.audit_queue,
             _ci,
+        ),
+        Study(
+            stream_queue.KIND,
+            "Replay your own questions whose labels arrive late.",
+            stream_queue.StreamSettings,
+            stream_queue.PRESETS,
+            stream_queue.stream_questions,
+            _stream,
         ),
     )
 }

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from larc.ci.calibration import fit_offsets
 from larc.ci.driving import HedgeReplay, hedge_after
 from larc.ci.experts import EXPERTS
 from larc.ci.jobs import Job
 from larc.ci.room import REMEMBERED, CIRoom, job_item
-from larc.evaluation import nested_weights
 from larc.learner import Learner
 from larc.progress import Display
 from larc.residual import Factors
@@ -29,17 +26,22 @@ from larc.state import SlowState
 from larc.stored import pack_state, unpack_state
 from larc.stream.items import PLAIN, Item
 from larc.stream.paths import PathSpec
-from larc.stream.queue import Ask, order_events
-from larc.stream.session import Session, SessionFull, SessionLimits
+from larc.stream.queue import Ask
+from larc.stream.session import Session
 from larc.studies.engines import Files
 from larc.studies.options import CISettings, Execution
-from larc.studies.parquet import to_parquet
-from larc.studies.runs import Run, as_json
+from larc.studies.replaying import (
+    Checkpoint,
+    fit_labels,
+    item_weights,
+    ordered,
+    replay,
+    session_limits,
+)
+from larc.studies.runs import Run
 from larc.studies.units import accounted, counted, do_all, hashes, recount
 from larc.substrate import Substrate
-from larc.training import AdamW, LabelTrainer
 
-CHECKPOINT_EVERY = 16
 HISTORY_FILE = "larc history of control paths, version 1"
 VIEWS = (PLAIN, REMEMBERED)
 TRAINED = (
@@ -50,10 +52,6 @@ TRAINED = (
     PathSpec("PERM_M1", REMEMBERED, "carry", permuted=True),
 )
 HEDGE = "HEDGE4"
-_PREDICTION = (
-    *("seed", "repository", "commit", "name", "asked", "arrives", "label", "path", "policy"),
-)
-_UPDATE = ("time", "path", "loss", "distance")
 
 
 def control_paths(offsets: tuple[float, ...]) -> tuple[PathSpec, ...]:
@@ -88,25 +86,6 @@ def causal_prompts(items: Sequence[Item]) -> tuple[list[tuple[Item, dict[str, st
         else:
             room.learned(event.items)
     return put, room
-
-
-def ordered(items: Sequence[Item]) -> Any:
-    """Return the events of a queue; items carry their own times and names."""
-    return order_events(
-        items,
-        asked=lambda item: item.asked,
-        arrives=lambda item: item.arrives,
-        identifier=lambda item: item.name,
-    )
-
-
-def job_weights(items: Sequence[Item]) -> NDArray[np.float64]:
-    """Return the weights of jobs: equal repositories, commits within them, jobs within those."""
-    return nested_weights(
-        [item.stream for item in items],
-        [item.group for item in items],
-        [item.name for item in items],
-    )
 
 
 def carry_out(run: Run, split: Any, settings: CISettings, execution: Execution) -> None:
@@ -179,36 +158,12 @@ def _original(work: Work, substrate: Substrate) -> SlowState:
 
 def _fit(work: Work, substrate: Substrate, display: Display) -> Files:
     """Train one epoch on both views of every training job, weighted by the queue's levels."""
-    settings = work.settings
     put, _ = causal_prompts([job_item(job) for job in work.training])
-    weights = job_weights([item for item, _ in put])
     labels = [
         Label(prompts[view], item.candidates, item.label) for item, prompts in put for view in VIEWS
     ]
-    trainer = LabelTrainer(
-        substrate,
-        _original(work, substrate),
-        labels,
-        np.repeat(weights, len(VIEWS)).tolist(),
-        batch=settings.batch,
-        seed=work.seed,
-        outer=AdamW(learning_rate=settings.learning_rate),
-        limits=settings.limits,
-    )
-    losses: list[float] = []
-    checkpoint = Path(work.scratch) / "checkpoint.safetensors"
-    if checkpoint.exists():
-        notes = trainer.restore(checkpoint)
-        losses = notes["losses"]
-        recount(substrate, notes)
-    display.unit(work.name, trainer.epoch, trainer.updates)
-    with substrate.ledger.operation("fit"):
-        while trainer.updates < trainer.epoch:
-            losses.append(trainer.advance())
-            display.update(trainer.updates, losses[-1])
-            if trainer.updates % CHECKPOINT_EVERY == 0 and checkpoint.parent.is_dir():
-                trainer.save(checkpoint, {"losses": losses, **counted(substrate)})
-    return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+    weights = np.repeat(item_weights([item for item, _ in put]), len(VIEWS)).tolist()
+    return fit_labels(work, substrate, display, _original(work, substrate), labels, weights)
 
 
 def _history(work: Work, substrate: Substrate, display: Display) -> Files:
@@ -227,13 +182,15 @@ def _history(work: Work, substrate: Substrate, display: Display) -> Files:
     offsets = fit_offsets(
         np.stack([read.double().numpy() for read in reads]),
         [item.label for item, _ in put],
-        job_weights([item for item, _ in put]),
+        item_weights([item for item, _ in put]),
     )
     session = _session(work, learner, control_paths(offsets), CIRoom(), original)
-    checkpoint = Path(work.scratch) / "session.safetensors"
+    checkpoint = Checkpoint(work, "session.safetensors")
     done = 0
     if checkpoint.exists():
-        done = session.restore(checkpoint)["done"]
+        notes = session.restore(checkpoint.path)
+        done = notes["done"]
+        recount(substrate, notes)
     events = list(ordered(items))
     with substrate.ledger.operation("history"):
         for number, event in enumerate(events[done:], start=done + 1):
@@ -242,8 +199,8 @@ def _history(work: Work, substrate: Substrate, display: Display) -> Files:
             else:
                 session.arrive(event.items)
             display.update(min(number, len(items)), 0.0)
-            if number % CHECKPOINT_EVERY == 0 and checkpoint.parent.is_dir():
-                session.save(checkpoint, {"done": number})
+            if checkpoint.due(number):
+                session.save(checkpoint.path, {"done": number, **counted(substrate)})
     tensors = {
         f"{name}.{factor}": getattr(episode.factors, factor)
         for name, episode in session.episodes.items()
@@ -281,75 +238,37 @@ def audit_session(
 
 def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
     """Replay one repository's audit window: every path, and HEDGE4, in causal order."""
-    items = [job_item(job) for job in work.audit]
-    session = audit_session(work, substrate)
-    hedge = hedge_after(work.training)
-    rows: list[dict[str, Any]] = []
-    updates: list[dict[str, Any]] = []
-    done = 0
-    checkpoint = Path(work.scratch) / "session.safetensors"
-    if checkpoint.exists():
-        notes = session.restore(checkpoint)
-        done, rows, updates = notes["done"], notes["rows"], notes["updates"]
-        hedge = HedgeReplay.from_state(notes)
-        recount(substrate, notes)
-
-    def save(number: int) -> None:
-        notes = {
-            "done": number,
-            "rows": rows,
-            "updates": updates,
-            **hedge.state(),
-            **counted(substrate),
-        }
-        session.save(checkpoint, notes)
-
-    events = list(ordered(items))
-    display.unit(work.name, len(events), done)
-    for number, event in enumerate(events[done:], start=done + 1):
-        if isinstance(event, Ask):
-            try:
-                with substrate.ledger.operation("read"):
-                    answers = session.ask(event.items)
-            except SessionFull:
-                save(number - 1)
-                raise
-            forecasts = hedge.ask([item.source for item in event.items])
-            for place, (item, forecast) in enumerate(zip(event.items, forecasts, strict=True)):
-                said = {name: own[place].tolist() for name, own in answers.items()}
-                said |= {HEDGE: list(forecast.mixture)}
-                said |= {e: list(p) for e, p in zip(EXPERTS, forecast.experts, strict=True)}
-                rows += [_row(work.seed, item, name, policy) for name, policy in said.items()]
-        else:
-            with substrate.ledger.operation("update"):
-                made = session.arrive(event.items)
-            hedge.arrive([item.source for item in event.items])
-            updates += [
-                {"time": event.time, "path": n, "loss": u.loss, "distance": u.distance}
-                for n, u in made.items()
-            ]
-        display.update(number, 0.0)
-        if number % CHECKPOINT_EVERY == 0 and checkpoint.parent.is_dir():
-            save(number)
-    # Rows that went through a checkpoint come back with their fields in another order.
-    return {
-        "predictions.parquet": to_parquet([{n: row[n] for n in _PREDICTION} for row in rows]),
-        "updates.parquet": to_parquet([{n: row[n] for n in _UPDATE} for row in updates]),
-    }
+    return replay(
+        work,
+        audit_session(work, substrate),
+        [job_item(job) for job in work.audit],
+        _Hedge(hedge_after(work.training)),
+        display,
+        levels=("repository", "commit"),
+    )
 
 
-def _row(seed: int, item: Item, path: str, policy: list[float]) -> dict[str, Any]:
-    return {
-        "seed": seed,
-        "repository": item.stream,
-        "commit": item.group,
-        "name": item.name,
-        "asked": item.asked,
-        "arrives": item.arrives,
-        "label": item.label,
-        "path": path,
-        "policy": policy,
-    }
+class _Hedge:
+    """HEDGE4 and its experts beside the paths."""
+
+    def __init__(self, replay: HedgeReplay) -> None:
+        self.replay = replay
+
+    def ask(self, items: Sequence[Item]) -> dict[str, list[Sequence[float]]]:
+        forecasts = self.replay.ask([item.source for item in items])
+        said: dict[str, list[Sequence[float]]] = {HEDGE: [f.mixture for f in forecasts]}
+        for number, expert in enumerate(EXPERTS):
+            said[expert] = [f.experts[number] for f in forecasts]
+        return said
+
+    def arrive(self, items: Sequence[Item]) -> None:
+        self.replay.arrive([item.source for item in items])
+
+    def state(self) -> Any:
+        return self.replay.state()
+
+    def restore(self, state: Any) -> None:
+        self.replay = HedgeReplay.from_state(state)
 
 
 def _session(
@@ -362,5 +281,5 @@ def _session(
         room,
         seed=work.seed,
         starts={"original": original},
-        limits=SessionLimits(settings.pending_limit, settings.total_limit),
+        limits=session_limits(settings),
     )

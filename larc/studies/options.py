@@ -95,7 +95,22 @@ class AdapterSettings:
 
 
 @dataclass(frozen=True)
-class CISettings(ModelSettings):
+class ReplaySettings(ModelSettings):
+    """What every study of late labels decides besides: training on labels, and a session's size."""
+
+    batch: int = setting(8, "Labelled prompts in an outer update of the task-matched training.")
+    pending_limit: int = setting(
+        2 * 2**20, "Bytes of awaited feedback a session may hold.", free=True
+    )
+    total_limit: int = setting(4 * 2**20, "Bytes of live state a session may hold.", free=True)
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise LarcError(f"--batch {self.batch} holds no prompt; give 1 or more.")
+
+
+@dataclass(frozen=True)
+class CISettings(ReplaySettings):
     """What decides the results of the continuous-integration study.
 
     Where ``start`` names a run, boundary and rank are those of its states.
@@ -107,8 +122,3 @@ class CISettings(ModelSettings):
     audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
     synthetic: int = setting(0, "Make up this many jobs instead of reading any.")
     start: str = setting("", "A finished programs run whose static states training starts from.")
-    batch: int = setting(8, "Labelled prompts in an outer update of the task-matched training.")
-    pending_limit: int = setting(
-        2 * 2**20, "Bytes of awaited feedback a session may hold.", free=True
-    )
-    total_limit: int = setting(4 * 2**20, "Bytes of live state a session may hold.", free=True)

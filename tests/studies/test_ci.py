@@ -7,7 +7,7 @@ import pytest
 from larc.cli import main
 from larc.evaluation import half_brier
 from larc.stream.session import Session
-from larc.studies import ci
+from larc.studies import replaying
 from larc.studies.ci_queue import PRESETS, audit_queue
 from larc.studies.options import CISettings
 from larc.studies.parquet import from_parquet
@@ -82,7 +82,7 @@ def test_training_and_audit_share_no_commit():
 
 @pytest.mark.parametrize("at", [2, 5])
 def test_a_stopped_replay_goes_on_to_the_same_predictions(run, tmp_path, monkeypatch, at):
-    monkeypatch.setattr(ci, "CHECKPOINT_EVERY", 1)
+    monkeypatch.setattr(replaying, "CHECKPOINT_EVERY", 1)
     arrive, calls = Session.arrive, []
 
     def interrupted(session, items):
