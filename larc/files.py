@@ -51,7 +51,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
 def whole_directory(path: str | Path) -> Iterator[Path]:
     """Give a directory to fill, which gets its name when the block ends well, and never before.
 
-    A name that is taken is refused before anything is made; an empty directory is not taken.
+    A name that is taken is refused before anything is made.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def whole_directory(path: str | Path) -> Iterator[Path]:
     ['a', 'new']
     """
     path = Path(path)
-    if path.is_symlink() or path.is_file() or (path.is_dir() and any(path.iterdir())):
+    if path.is_symlink() or path.exists():
         raise LarcError(f"{path} exists already; remove it or choose another directory.")
     aside = _aside(path)
     make_directory(path.parent)

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 
 from larc.errors import LarcError
+from larc.files import whole_directory, write_whole
+from larc.pretrained import read_layout, write_layout
 from larc.residual import Factors, initial_factors
 from larc.stored import pack_state, unpack_state, whole
 from larc.substrate.frozen import Substrate
 from larc.substrate.identity import hash_json, hash_tensors
 
 SLOW_FILE = "larc slow state, version 1"
+_CARD = """---
+library_name: larc
+tags:
+- larc
+---
+
+# A slow state of LARC
+
+Starting factors of a low-rank residual in a frozen language model: rank {rank}, width {width},
+before layer {boundary} (0: the input), after {version} slow updates, seed {seed}. It belongs to the
+substrate `{substrate}` and is refused on any other.
+
+```python
+import larc
+slow = larc.SlowState.from_pretrained("this directory", substrate=substrate)
+```
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +133,68 @@ class SlowState:
                 int(facts["seed"]),
                 origin,
             )
+
+    @property
+    def about(self) -> dict[str, str | int]:
+        """What the state is, as plain values: enough to tell whether it fits."""
+        return {
+            "boundary": self.boundary,
+            "digest": self.digest,
+            "rank": self.factors.rank,
+            "seed": self.seed,
+            "substrate": self.substrate,
+            "version": self.version,
+            "width": self.factors.width,
+        }
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write the state as a directory in the Hub's layout; one that exists is refused.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from larc.substrate import load_substrate
+        >>> tiny, place = load_substrate("tiny"), Path(tempfile.mkdtemp()) / "slow"
+        >>> slow = SlowState.initial(tiny, seed=1)
+        >>> slow.save_pretrained(place)
+        >>> sorted(path.name for path in place.iterdir())
+        ['README.md', 'config.json', 'model.safetensors']
+        >>> SlowState.from_pretrained(place, substrate=tiny).digest == slow.digest
+        True
+        """
+        with whole_directory(directory) as place:
+            write_layout(place, [(self.about, self.to_bytes())])
+            write_whole(place / "README.md", _CARD.format(**self.about).encode())
+
+    @staticmethod
+    def from_pretrained(
+        source: str | Path,
+        *,
+        seed: int | None = None,
+        substrate: Substrate | None = None,
+        revision: str | None = None,
+    ) -> SlowState:
+        """Load a state from a directory, or from a repository of the Hub.
+
+        Parameters
+        ----------
+        source
+            What `save_pretrained` or ``larc package`` wrote, or a hub id.
+        seed
+            Which of several states; the first by default.
+        substrate
+            The frozen model it is for: another one is refused here and now, and not at first use.
+        revision
+            The hub revision; only for hub ids.
+        """
+        name, about, content = read_layout(source, seed=seed, revision=revision)
+        slow = SlowState.from_bytes(content, name)
+        if about != slow.about:
+            raise LarcError(f"{name} is not the state that its config describes; get a whole copy.")
+        if substrate is None:
+            return slow
+        slow.check_fits(substrate)
+        return slow.to(substrate.device)
 
     def to(self, device: torch.device | str) -> SlowState:
         """Return the state with its factors on a device."""

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from larc.errors import LarcError
-from larc.files import write_whole
+from larc.files import whole_directory, write_whole
 from larc.programs import build_episode, render, run, split_groups
 from larc.settings import as_values
 from larc.studies.options import AdapterSettings
@@ -35,22 +36,23 @@ def train_adapter(
     settings: AdapterSettings, on_update: Callable[[int, float], None] | None = None
 ) -> Path:
     """Train an adapter and write it as a PEFT directory with its lineage beside it."""
+    if settings.updates < 1 or not 1 <= settings.batch <= 1000 or settings.seed < 0:
+        raise LarcError("updates and seed must be positive, and batch 1 to 1000.")
+    out = Path(settings.out)
+    with whole_directory(out) as place:
+        _train(settings, place, on_update)
+    return out
+
+
+def _train(
+    settings: AdapterSettings, place: Path, on_update: Callable[[int, float], None] | None
+) -> None:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise LarcError(
             "training an adapter needs PEFT; install it with `pip install larc[adapter]`."
         ) from error
-    out = Path(settings.out)
-    if out.exists():
-        raise LarcError(f"{out} exists already; remove it or choose another directory.")
-    if settings.updates < 1 or not 1 <= settings.batch <= 1000 or settings.seed < 0:
-        raise LarcError("updates and seed must be positive, and batch 1 to 1000.")
-    try:
-        out.mkdir(parents=True)
-        out.rmdir()
-    except OSError as error:
-        raise LarcError(f"{out} cannot be written ({error.strerror}); choose another.") from error
     substrate = load_substrate(settings.substrate)
     base = substrate.identity
     examples = historical_examples(settings.seed)
@@ -89,16 +91,18 @@ def train_adapter(
         if on_update is not None:
             on_update(update, losses[-1])
     # No embedding is adapted; saying so keeps PEFT from asking the hub about the base model.
-    model.save_pretrained(str(out), save_embedding_layers=False)
-    (out / "README.md").unlink(missing_ok=True)  # PEFT's card is an empty form
+    try:
+        model.save_pretrained(str(place), save_embedding_layers=False)
+    except SafetensorError as error:  # how safetensors says that the disk is full
+        raise LarcError(f"{settings.out} could not be written ({error}).") from error
+    (place / "README.md").unlink(missing_ok=True)  # PEFT's card is an empty form
     lineage = {
         "substrate": asdict(base),
         "settings": as_values(settings),
         "examples": len(examples),
         "losses": losses,
     }
-    write_whole(out / LINEAGE_FILE, json.dumps(lineage, indent=1).encode())
-    return out
+    write_whole(place / LINEAGE_FILE, json.dumps(lineage, indent=1).encode())
 
 
 def historical_examples(seed: int) -> list[tuple[str, str]]:

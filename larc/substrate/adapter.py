@@ -11,18 +11,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from larc.errors import LarcError
 from larc.substrate.identity import identify
 
+CONFIG_FILE = "adapter_config.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
 LINEAGE_FILE = "larc_adapter.json"
+#: All that an adapter consists of.
+ADAPTER_FILES = (CONFIG_FILE, WEIGHTS_FILE, LINEAGE_FILE)
 
 
 def attach_adapter(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, directory: str | Path
 ) -> None:
     """Put a LoRA from a PEFT directory into the model, always enabled and frozen."""
-    if not (Path(directory) / "adapter_config.json").is_file():
-        raise LarcError(
-            f"{directory} holds no adapter_config.json; give a directory that PEFT's "
-            "save_pretrained wrote."
-        )
+    _check_config(Path(directory))
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -39,13 +39,33 @@ def attach_adapter(
             f"the adapter in {directory} does not fit this model ({reason})."
         ) from error
     wanted = sum("lora_" in name for name, _ in model.named_parameters())
-    with safe_open(Path(directory) / "adapter_model.safetensors", framework="pt") as file:
+    with safe_open(Path(directory) / WEIGHTS_FILE, framework="pt") as file:
         found = len(file.keys())
     if found != wanted:  # PEFT would only warn, and go on with random numbers
         raise LarcError(
             f"the adapter in {directory} has {found} tensors and this model takes {wanted}; "
             "get a whole copy."
         )
+
+
+def _check_config(directory: Path) -> None:
+    """Refuse all but a plain LoRA in safetensors, whose config makes PEFT run and read no more."""
+    for name in (CONFIG_FILE, WEIGHTS_FILE):  # without the latter, PEFT would open a pickle
+        if not (directory / name).is_file():
+            raise LarcError(
+                f"{directory} holds no {name}; give a directory that PEFT's save_pretrained wrote."
+            )
+    path = directory / CONFIG_FILE
+    try:
+        config = json.loads(path.read_bytes())
+        # Other ways to start a LoRA change the frozen weights, or read files that it names.
+        extras = {name: value for name, value in config.items() if name.endswith("_config")}
+        plain = config["peft_type"] == "LORA" and not any(extras.values())
+        plain = plain and isinstance(config.get("init_lora_weights", True), bool)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LarcError(f"{path} is damaged; get a whole copy of the adapter.") from error
+    if not plain:
+        raise LarcError(f"{path} describes no plain LoRA; give an adapter that is one.")
 
 
 def _check_lineage(
@@ -57,7 +77,7 @@ def _check_lineage(
         return
     try:
         trained_on = json.loads(path.read_bytes())["substrate"]["weights"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LarcError(f"{path} is damaged; get a whole copy of the adapter.") from error
     if trained_on != identify(model, tokenizer).weights:
         raise LarcError(f"the adapter in {directory} was trained on another model.")

