@@ -1,4 +1,8 @@
-"""HEDGE4 and its experts alone, over whole histories: no model is needed."""
+"""HEDGE4 and its experts alone, over whole histories: no model is needed.
+
+On two public histories their scores are not blind to how one expert was made:
+:data:`larc.ci.experts.CHOICE`.
+"""
 
 from __future__ import annotations
 

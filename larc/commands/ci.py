@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from pathlib import Path
 
 from larc.commands.common import Commands, command
@@ -35,6 +36,7 @@ def add(commands: Commands) -> None:
 
 def _ci_baseline(arguments: argparse.Namespace) -> None:
     from larc.ci import baseline, read_jobs
+    from larc.ci.experts import CHOICE
 
     renamed = dict(text.split("=", 1) for text in arguments.renamed if "=" in text)
     if len(renamed) < len(arguments.renamed):
@@ -52,6 +54,7 @@ def _ci_baseline(arguments: argparse.Namespace) -> None:
     for name, losses in report.half_brier.items():
         shown = ["–" if losses[w] is None else f"{losses[w]:.4f}" for w in ("commit", "job")]
         print(f"{name:16}{shown[0]:>12}{shown[1]:>12}")
+    print(f"\n{textwrap.fill(CHOICE, 80)}")
 
 
 def _ci_fetch(arguments: argparse.Namespace) -> None:

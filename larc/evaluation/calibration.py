@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from larc.errors import LarcError
 from larc.evaluation.checks import Floats, checked_labels, checked_probabilities, checked_weights
@@ -23,12 +23,15 @@ class Reliability:
         The share of the total weight in each bin; the shares sum to one.
     predicted, observed
         In each bin, the mean probability and how often the event happened; NaN in an empty bin.
+    count
+        How many predictions each bin holds, whatever they weigh.
     """
 
     edges: Floats
     weight: Floats
     predicted: Floats
     observed: Floats
+    count: NDArray[np.intp]
 
 
 def reliability(
@@ -89,7 +92,8 @@ def reliability(
     observed = np.divide(
         per_bin(share * (happened == target)), weight, out=empty.copy(), where=weight > 0
     )
-    return Reliability(edges, weight, predicted, observed)
+    count = np.bincount(place, minlength=bins)
+    return Reliability(edges, weight, predicted, observed, count)
 
 
 def expected_calibration_error(bins: Reliability) -> float:

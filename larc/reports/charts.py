@@ -66,7 +66,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a series: ``weights`` are its points' areas, ``note`` tells it from others."""
+    """A line of a series: ``weights`` are its points' areas, ``note`` tells it from others.
+
+    ``counts`` says how many observations each point stands for.
+    """
 
     series: str
     x: Sequence[float]
@@ -74,6 +77,7 @@ class Line:
     lower: Sequence[float] = ()
     upper: Sequence[float] = ()
     weights: Sequence[float] = ()
+    counts: Sequence[int] = ()
     note: str = ""
     faint: bool = False
     dashed: bool = False
@@ -144,9 +148,9 @@ def reliability_chart(title: str, bins: Mapping[str, Reliability]) -> Lines:
     lines = []
     for name, found in bins.items():
         held = found.weight > 0
-        parts = (found.predicted, found.observed, found.weight)
-        predicted, observed, weights = (part[held].tolist() for part in parts)
-        lines.append(Line(name, predicted, observed, weights=weights))
+        parts = (found.predicted, found.observed, found.weight, found.count)
+        predicted, observed, weights, counts = (part[held].tolist() for part in parts)
+        lines.append(Line(name, predicted, observed, weights=weights, counts=counts))
     return Lines(title, "Confidence", "Accuracy", lines, points=True, square=True)
 
 

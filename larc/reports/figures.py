@@ -168,7 +168,10 @@ def _draw_lines(axes: Axes, panel: charts.Lines, looks: Mapping[str, int]) -> No
                 area = 4 + 96 * line.weights[index] if len(line.weights) else 20.0
                 if panel.names:
                     color, marker = _look(looks, panel.names[round(x)], (color, marker))
-                axes.scatter([x], [y], area, color=color, marker=marker, zorder=3)
+                axes.scatter([x], [y], area, color=color, marker=marker, zorder=3, clip_on=False)
+                # Of several lines the counts would lie on each other.
+                if len(line.counts) and len(panel.lines) == 1:
+                    _count(axes, line.counts[index], x, y, area)
     if panel.names:
         _name_points(axes, panel)
     elif panel.log_x:
@@ -205,6 +208,15 @@ def _note(axes: Axes, text: str, x: float, y: float, left: bool = False, **more:
     more |= {"size": 7.5, "textcoords": "offset points", "bbox": {"color": "white", "pad": 0.4}}
     more |= {"ha": "right" if left else "left", "va": "center_baseline"}
     axes.annotate(text, (x, y), (-9 if left else 9, 0), **more)
+
+
+def _count(axes: Axes, count: int, x: float, y: float, area: float) -> None:
+    """Write how many observations a point stands for, below it in the upper half and above else."""
+    away, side = area**0.5 / 2 + 2, "bottom" if y <= 0.5 else "top"
+    place = (0, away if y <= 0.5 else -away)
+    axes.annotate(
+        f"{count:,}", (x, y), place, size=6, textcoords="offset points", ha="center", va=side
+    )
 
 
 def _look(

@@ -190,13 +190,16 @@ def values_table(panel: Chart) -> Table:
     clear = [line for line in panel.lines if len(line.x) and not line.faint]
     if panel.square:
         for line in clear:
-            rows += [[svg.name(line), x, y] for x, y in zip(line.x, line.y, strict=True)]
-        return Table(panel.title, "", ("Line", panel.x_label, panel.y_label), rows, panel.digits)
+            counts: Sequence[int | None] = line.counts or [None] * len(line.x)
+            points = zip(line.x, line.y, counts, strict=True)
+            rows += [[svg.name(line), *point] for point in points]
+        columns = ("Line", panel.x_label, panel.y_label, "Predictions")
+        return Table(panel.title, "", columns, rows, panel.digits)
     for x in svg.stops(clear):
         place = panel.names[round(x)] if panel.names else tick_text(x, [x])
         rows.append([place, *svg.values_at(clear, x)])
-    columns = (panel.x_label, *(svg.name(line) or panel.y_label for line in clear))
-    return Table(panel.title, "", columns, rows, panel.digits)
+    along = (panel.x_label, *(svg.name(line) or panel.y_label for line in clear))
+    return Table(panel.title, "", along, rows, panel.digits)
 
 
 def _settings(facts: Facts) -> str:

@@ -223,6 +223,8 @@ def _points(
             if len(line.weights):
                 told.append(f"weight {number(100 * line.weights[index], 1)} %")
                 size = 0.5 + 1.5 * line.weights[index] ** 0.5
+            if len(line.counts):
+                told.append(f"{line.counts[index]:,} predictions")
             dot = _dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
             look = _class(looks, series)
             parts.append(_mark("\n".join(told), [dot], look, x_scale(x), y_scale(y)))

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from larc.errors import LarcError
-from larc.reports import ci, episodic_report, figures, stream, sweep
+from larc.reports import ci_report, episodic_report, figures, stream, sweep
 from larc.reports.cost import cost_tables
 from larc.reports.page import Facts, page
 from larc.reports.report import Report
@@ -20,7 +20,7 @@ from larc.studies.runs import Run
 REPORTS: dict[str, Callable[[Run], Report]] = {
     programs.KIND: episodic_report.report,
     own_tasks.KIND: episodic_report.report,
-    ci_queue.KIND: ci.report,
+    ci_queue.KIND: ci_report.report,
     stream_queue.KIND: stream.report,
     SWEEP: sweep.report,
 }

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from larc.ci import PREDICTORS, baseline, half_brier, read_jobs, replay
+from larc.ci.experts import CHOICE
+from larc.cli import main
 
 
 def test_weights_are_nested_by_commit_and_flat_by_job(make_job):
@@ -51,6 +53,19 @@ def test_the_json_form(make_job):
     assert list(report["half_brier"]) == list(PREDICTORS)
     assert PREDICTORS == ("hedge4", "prior", "last", "commit", "logistic")
     assert report["half_brier"]["last"] == {"commit": 0.375, "job": 0.375}
+
+
+def test_the_text_says_what_is_not_blind_and_the_json_is_the_report_alone(
+    make_row, tmp_path, capsys
+):
+    path = tmp_path / "jobs.jsonl"
+    path.write_text(json.dumps(make_row()) + "\nno row\n")
+    assert main(["ci", "baseline", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "2 rows read, 1 accepted, left out: 1 invalid_json" in text
+    assert " ".join(text.split()).endswith(CHOICE)
+    assert main(["ci", "baseline", str(path), "--json"]) == 0
+    assert capsys.readouterr().out == baseline(*read_jobs(path)).to_json()
 
 
 def test_no_jobs_give_no_scores():

@@ -41,6 +41,7 @@ def test_weights_count_instead_of_rows():
 def test_rows_without_weight_leave_their_bin_empty():
     result = reliability(_binary([0.9, 0.6]), [0, 1], weights=[1, 0])
     assert np.isnan(result.observed[5])
+    assert result.count.tolist() == [0, 0, 0, 0, 0, 1, 0, 0, 1, 0]
     assert expected_calibration_error(result) == pytest.approx(0.1)
 
 
