@@ -1,0 +1,268 @@
+"""The prefix intervention on a CI run of made-up jobs and the tiny model."""
+
+import json
+import math
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import larc
+from larc.cli import main
+from larc.evaluation import half_brier
+from larc.reports import prefix as prefix_results
+from larc.stream import Item, PathSpec, PlainRoom
+from larc.stream.session import Session
+from larc.studies import replaying
+from larc.studies.parquet import from_parquet, to_parquet
+from larc.studies.prefix import measured
+from larc.studies.runs import Run, as_json, sha256
+
+SEED = 2026092811
+SMALL = ["--preset", "smoke", "--seeds", str(SEED), "--train", "6", "--audit", "12"]
+RESULTS = ("config.json", "evidence.jsonl", "units")
+ACTIVE = ("CARRY_1", "CARRY_TENTH", "LATEST_1", "LATEST_TENTH")
+
+
+def intervene(source, out, *options, share="75%"):
+    given = ["--run", str(source), "--prefix", share, "--out", str(out)]
+    return main(["study", "prefix", *given, *options])
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "ci"
+    assert main(["study", "ci", *SMALL, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def run(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "prefix"
+    assert intervene(source, out) == 0
+    return out
+
+
+def rows(out, units, what="predictions"):
+    found = sorted(out.glob(f"units/{units}/{what}.parquet"))
+    return [row for path in found for row in from_parquet(path.read_bytes(), str(path))]
+
+
+def table(out, name):
+    lines = (out / "tables" / f"{name}.csv").read_text().splitlines()
+    return {line.split(",")[0]: line.split(",")[1:] for line in lines[1:]}
+
+
+def test_what_is_repeated_is_what_was_saved_bit_for_bit(source, run):
+    saved = {(row["path"], row["name"]): row["policy"] for row in rows(source, "audit-*")}
+    repeated = rows(run, "repeat-*")
+    assert {row["path"] for row in repeated} == {"CARRY_1", "RESET"}
+    assert len(repeated) == 2 * 12
+    for row in repeated:
+        original = {"CARRY_1": "P1M1", "RESET": "P0M1"}[row["path"]]
+        assert row["policy"] == saved[original, row["name"]]
+    # The prefix is long enough to tell a kept state from one that was reset.
+    assert any(saved["P1M1", row["name"]] != saved["P0M1", row["name"]] for row in repeated)
+
+
+def test_the_report_scores_the_prefix_with_the_whole_queues_weights(source, run):
+    whole = [row for row in rows(source, "audit-*") if row["path"] == "HEDGE4"]
+    early = {row["name"] for row in rows(run, "paths-*")}
+    expected = {}
+    for path in (*ACTIVE, "RESET", "HEDGE4"):
+        said = whole if path == "HEDGE4" else rows(run, "repeat-*") + rows(run, "paths-*")
+        said = {r["name"]: r for r in said if r["path"] == path and r["name"] in early}
+        by_repository = []
+        for repository in sorted({row["repository"] for row in whole}):
+            own = [row for row in whole if row["repository"] == repository]
+            total = weight = 0.0
+            for row in own:
+                if row["name"] in early:
+                    # A commit's weight is shared by all of its jobs, also by those left out.
+                    share = 1 / sum(other["commit"] == row["commit"] for other in own)
+                    loss = half_brier([said[row["name"]]["policy"]], [row["label"]])[0]
+                    total, weight = total + share * loss, weight + share
+            by_repository.append(total / weight)
+        expected[path] = np.mean(by_repository)
+    shown = table(run, "prefix")
+    assert list(shown) == [*ACTIVE, "RESET", "HEDGE4"]
+    for path, value in expected.items():
+        assert float(shown[path][0]) == pytest.approx(value, abs=1e-6)
+    effects = table(run, "effects")
+    gain = expected["CARRY_1"] - expected["CARRY_TENTH"]
+    assert float(effects["Smaller carried update"][0]) == pytest.approx(gain, abs=1e-6)
+
+
+def test_the_report_is_whole_and_calls_made_up_jobs_synthetic(source, run):
+    report = (run / "report.md").read_text()
+    assert "(synthetic jobs)" in report
+    config = json.loads((run / "config.json").read_text())["settings"]
+    assert f"larc study prefix --prefix 75% --results {config['results']} --run" in report
+    for name in ("prefix", "effects", "first", "updates", "crossings", "population", "cost"):
+        assert (run / "tables" / f"{name}.csv").stat().st_size > 50
+    assert (run / "figures" / "online.svg").stat().st_size > 1000
+    assert (run / "report.html").stat().st_size > 1000
+    assert main(["verify", str(run)]) == 0
+    recorded = json.loads((source / "manifest.json").read_text())["files"]
+    kept = {n: d for n, d in recorded.items() if n.split("/")[0] in RESULTS}
+    assert config["results"] == sha256(as_json(kept))
+
+
+def test_a_report_of_the_run_that_is_written_again_leaves_its_results_what_they_were(
+    source, run, tmp_path, capsys
+):
+    copy = shutil.copytree(source, tmp_path / "ci")
+    (copy / "report.md").write_text("another report")
+    Run(copy).write_manifest()
+    out = shutil.copytree(run, tmp_path / "prefix")
+    results = Run(run).settings["results"]
+    assert intervene(copy, out, "--results", results) == 1
+    assert "with run = " in capsys.readouterr().err  # only its place is another
+    assert intervene(copy, tmp_path / "new", "--results", "0" * 64, share="8") == 1
+    assert f"has the results {results}" in capsys.readouterr().err
+
+
+def test_updates_are_measured_on_their_own_batch(run):
+    updates = rows(run, "repeat-*", "updates") + rows(run, "paths-*", "updates")
+    by_path = {path: [row for row in updates if row["path"] == path] for path in ACTIVE}
+    assert len({len(own) for own in by_path.values()}) == 1
+    for own in by_path.values():
+        firsts = [row for row in own if row["batch"] == 1]
+        assert {row["repository"] for row in firsts} == {"synthetic/one", "synthetic/two"}
+        batches = [row["batch"] for row in own if row["repository"] == "synthetic/one"]
+        assert all(b == a + 1 for a, b in pairwise(batches))
+    for whole, tenth in zip(by_path["LATEST_1"], by_path["LATEST_TENTH"], strict=True):
+        # Both start from the slow state; what they are computed beside differs by rounding.
+        assert tenth["before"] == pytest.approx(whole["before"], abs=1e-6)
+        assert tenth["increment"] == pytest.approx(0.1 * whole["increment"], rel=1e-4)
+        # A tenth of a descending step descends, on a loss this smooth.
+        assert tenth["after"] < tenth["before"]
+    raised = [row["after"] - row["before"] > prefix_results.ROUNDING for row in by_path["CARRY_1"]]
+    assert int(table(run, "updates")["CARRY_1"][1]) == sum(raised)
+
+
+def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
+    learner = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=1), larc.SGD(0.5))
+    paths = [PathSpec("keep"), PathSpec("last", retention="latest", scale=0.1), PathSpec("other")]
+    session = Session(learner, paths, PlainRoom(), seed=1)
+    items = [Item(n, 0, 1, ("up", "down"), k, prompt=f"Is it {n}? ") for k, n in enumerate("ab")]
+    for batch in (items[:1], items):
+        session.ask(items)
+        start = {n: session.episodes[n].factors for n in ("keep", "last")}
+        start["last"] = learner.slow.factors
+        made = measured(session, batch, {"keep": "KEEP", "last": "LAST"})
+        assert list(made) == ["KEEP", "LAST"]
+        for name, (before, after, increment) in made.items():
+            episode = learner.begin()
+            for factors, loss in (
+                (start[name.lower()], before),
+                (session.episodes[name.lower()].factors, after),
+            ):
+                episode.factors = factors
+                said = [episode.read(i.prompt, i.candidates)[i.label].item() for i in batch]
+                # Two ways to one number: a float32 probability, and its logarithm directly.
+                assert loss == pytest.approx(-np.mean(np.log(said)), abs=1e-5)
+            old, new = start[name.lower()], session.episodes[name.lower()].factors
+            squares = [((a - b) ** 2).sum().item() for a, b in ((old.A, new.A), (old.B, new.B))]
+            assert increment == pytest.approx(math.sqrt(sum(squares)), rel=1e-5)
+
+
+@pytest.mark.parametrize("at", [2, 11])
+def test_a_stopped_intervention_goes_on_to_the_same_bytes(source, run, tmp_path, monkeypatch, at):
+    monkeypatch.setattr(replaying, "CHECKPOINT_EVERY", 1)
+    arrive, calls = Session.arrive, []
+
+    def interrupted(session, items):
+        calls.append(1)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return arrive(session, items)
+
+    monkeypatch.setattr(Session, "arrive", interrupted)
+    out = tmp_path / "stopped"
+    assert intervene(source, out) == 130
+    assert intervene(source, out) == 0
+    assert len(calls) == 2 * 9 + 1  # nothing that was done is done again
+    for name in ("predictions", "updates", "ledger"):
+        for path in run.glob(f"units/*/{name}.*"):
+            assert (out / path.relative_to(run)).read_bytes() == path.read_bytes()
+
+
+def rewritten(source, place, change):
+    """Copy a run with other predictions and every hash redone: only the contents can tell."""
+    run = shutil.copytree(source, place)
+    unit = sorted(run.glob("units/audit-*"))[0]
+    changed = to_parquet(change(from_parquet((unit / "predictions.parquet").read_bytes(), "p")))
+    (unit / "predictions.parquet").write_bytes(changed)
+    done = json.loads((unit / "done.json").read_text())
+    (unit / "done.json").write_bytes(as_json(done | {"predictions.parquet": sha256(changed)}))
+    *before, last = (run / "evidence.jsonl").read_bytes().splitlines()
+    entry = json.loads(last)
+    entry["predictions"][unit.name] = sha256(changed)
+    lines = [*before, json.dumps(entry, sort_keys=True).encode()]
+    (run / "evidence.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    Run(run).write_manifest()
+    return run
+
+
+def test_a_probability_that_differs_in_its_last_bit_stops_the_study(source, tmp_path, capsys):
+    def nudged(rows):
+        row = next(row for row in rows if row["path"] == "P1M1")
+        row["policy"][2] = float(np.nextafter(row["policy"][2], 1))
+        return rows
+
+    other = rewritten(source, tmp_path / "ci", nudged)
+    assert main(["verify", str(other)]) == 0
+    name = next(r["name"] for r in rows(other, "audit-*") if r["path"] == "P1M1")
+    out = tmp_path / "prefix"
+    assert intervene(other, out) == 1
+    said = capsys.readouterr().err
+    assert "CARRY_1 is not what the run saved as P1M1" in said
+    assert f"seed {SEED}, job {name} of synthetic/one differs by" in said
+    assert not list(out.glob("units/*/done.json"))[1:]  # what was read of the run, and no more
+    assert main(["report", str(out)]) == 1
+    assert "is not finished" in capsys.readouterr().err
+
+
+def test_jobs_that_the_run_did_not_predict_are_refused(source, tmp_path, capsys):
+    def relabelled(rows):
+        return [{**row, "label": 1 - min(row["label"], 1)} for row in rows]
+
+    other = rewritten(source, tmp_path / "ci", relabelled)
+    assert intervene(other, tmp_path / "prefix") == 1
+    assert "jobs differ between the job histories" in capsys.readouterr().err
+    assert not (tmp_path / "prefix").exists()
+
+
+def test_only_a_finished_and_whole_run_is_looked_at(source, run, tmp_path, capsys):
+    out = tmp_path / "prefix"
+
+    def refused(run, sentence, **options):
+        assert intervene(run, out, **options) == 1
+        assert sentence in capsys.readouterr().err
+        assert not out.exists()
+
+    assert main(["study", "prefix", "--out", str(out)]) == 1
+    assert "with --run" in capsys.readouterr().err
+    refused(tmp_path / "nowhere", "config.json is missing")
+    refused(run, "is a run of 'prefix'; give one of `larc study ci`")
+    refused(source, "no label arrives within the prefix of 22%", share="22%")
+    refused(source, "'120%' is no prefix", share="120%")
+    refused(source, "'0' is no prefix", share="0")
+    copy = shutil.copytree(source, tmp_path / "ci")
+    (copy / "units" / f"fit-{SEED}" / "curve.json").write_bytes(b"[]")
+    refused(copy, "curve.json was changed")
+    (copy / "manifest.json").unlink()
+    refused(copy, "is not finished")
+
+
+@pytest.mark.smollm2
+def test_a_real_model_gives_its_own_probabilities_again(tmp_path):
+    """Two threads and a batch of seven paths: what is repeated is still the same to the bit."""
+    model = ["--substrate", "smollm2-135m", "--boundary", "28", "--threads", "2"]
+    assert main(["study", "ci", *SMALL, *model, "--audit", "10", "--out", f"{tmp_path}/ci"]) == 0
+    assert intervene(tmp_path / "ci", tmp_path / "prefix", share="6") == 0
+    updates = rows(tmp_path / "prefix", "repeat-*", "updates")
+    assert {row["path"] for row in updates} == {"CARRY_1"}
+    assert len(updates) == 9
