@@ -211,6 +211,12 @@ class Learner:
                 "an episode appears twice in one update; give it all of its feedback as one list."
             )
         self._check_together(episodes)
+        for number, episode in enumerate(episodes):
+            if episode.rule != self.rule:
+                raise LarcError(
+                    f"episode {number} is bound to {episode.rule}; "
+                    "use the learner it was begun from."
+                )
         feedback = [_as_list(own) for _, own in updates]
         # Episodes that have not moved yet are at one state, and can share what is computed there.
         alike = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
@@ -322,11 +328,6 @@ class Learner:
                     f"episode {number} has factors of rank {episode.factors.rank} and width "
                     f"{episode.factors.width}; this learner has {own.factors.rank} and "
                     f"{own.factors.width}."
-                )
-            if episode.rule != self.rule:
-                raise LarcError(
-                    f"episode {number} is bound to {episode.rule}; "
-                    "use the learner it was begun from."
                 )
 
 

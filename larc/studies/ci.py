@@ -25,9 +25,10 @@ from larc.scoring import Label
 from larc.state import SlowState
 from larc.stored import pack_state, unpack_state
 from larc.stream.items import PLAIN, Item
-from larc.stream.paths import PathSpec
+from larc.stream.paths import PathSpec, Retention
 from larc.stream.queue import Ask
 from larc.stream.session import Session
+from larc.studies.ci_queue import queue_counts
 from larc.studies.engines import Files
 from larc.studies.options import CISettings, Execution
 from larc.studies.replaying import (
@@ -51,6 +52,17 @@ TRAINED = (
     PathSpec("P1M1", REMEMBERED, "carry"),
     PathSpec("PERM_M1", REMEMBERED, "carry", permuted=True),
 )
+# Ways to keep less, or more carefully: what a controller chooses among.
+_KINDS: tuple[tuple[str, Retention, float, str], ...] = (
+    ("LATEST_", "latest", 1.0, ""),
+    ("TENTH_", "carry", 0.1, ""),
+    ("DESCENT_", "carry", 1.0, "descent:0.1"),
+)
+FURTHER = tuple(
+    PathSpec(f"{name}{memory}", view, retention, scale=scale, rule=rule)
+    for name, retention, scale, rule in _KINDS
+    for memory, view in (("M0", PLAIN), ("M1", REMEMBERED))
+)
 HEDGE = "HEDGE4"
 
 
@@ -60,6 +72,11 @@ def control_paths(offsets: tuple[float, ...]) -> tuple[PathSpec, ...]:
         PathSpec("ORIGINAL", REMEMBERED, "carry", start="original"),
         PathSpec("CALIBRATED", REMEMBERED, "carry", start="original", offsets=offsets),
     )
+
+
+def audit_paths(settings: CISettings, offsets: tuple[float, ...]) -> tuple[PathSpec, ...]:
+    """Return every path that an audit replays."""
+    return (*TRAINED, *control_paths(offsets), *(FURTHER if settings.further else ()))
 
 
 @dataclass(frozen=True)
@@ -91,6 +108,8 @@ def causal_prompts(items: Sequence[Item]) -> tuple[list[tuple[Item, dict[str, st
 def carry_out(run: Run, split: Any, settings: CISettings, execution: Execution) -> None:
     """Do whatever a run still lacks."""
     display = Display()
+    if not run.evidence():  # a run of before this was recorded stays in its order
+        run.record("questions read", {"counts": queue_counts(split)})
     starts = {seed: _start_content(settings, seed) for seed in settings.seeds}
     first = [
         Work(f"{kind}-{seed}", settings, seed, split.training, start=starts[seed])
@@ -227,7 +246,7 @@ def audit_session(
     if paths is not None:
         return _session(work, learner, paths, room, original)
     tensors, facts = unpack_state(work.history, HISTORY_FILE, work.name)
-    own = (*TRAINED, *control_paths(tuple(facts["offsets"])))
+    own = audit_paths(settings, tuple(facts["offsets"]))
     session = _session(work, learner, own, room, original)
     for name, steps in facts["steps"].items():
         episode = session.episodes[name]

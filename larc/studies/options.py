@@ -122,3 +122,6 @@ class CISettings(ReplaySettings):
     audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
     synthetic: int = setting(0, "Make up this many jobs instead of reading any.")
     start: str = setting("", "A finished programs run whose static states training starts from.")
+    further: bool = setting(
+        False, "Whether latest-only, shrunk and descending states are replayed as well."
+    )

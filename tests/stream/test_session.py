@@ -244,3 +244,49 @@ def test_resting_paths_share_one_read():
     one = substrate.ledger.total("mixer").effective
     session_on(substrate, paths=resting[:1]).ask(STREAM[:1])
     assert substrate.ledger.total("mixer").effective == 2 * one
+
+
+def test_a_path_may_follow_a_rule_of_its_own(tiny):
+    paths = [PathSpec("sgd"), PathSpec("careful", rule="descent:0.5")]
+    session = session_on(tiny, paths=paths)
+    item = Item("a", 0, 5, CANDIDATES, 0, prompt="Next: ")
+    session.ask([item])
+    made = session.arrive([item])
+    assert made["sgd"].after is None
+    assert made["careful"].after <= made["careful"].loss
+    assert made["careful"].distance == pytest.approx(0.5, rel=1e-4)
+    again = session_on(tiny, paths=[paths[1]])
+    again.ask([item])
+    again.arrive([item])
+    torch.testing.assert_close(
+        again.episodes["careful"].factors.B,
+        session.episodes["careful"].factors.B,
+        atol=1e-5,
+        rtol=0,
+    )
+
+
+def test_a_batch_is_learned_by_every_path_or_by_none(tiny):
+    paths = [
+        PathSpec("fine"),
+        PathSpec("latest", retention="latest"),
+        PathSpec("sham", permuted=True),
+    ]
+    session = session_on(tiny, paths=[*paths, PathSpec("wild", rule="sgd:0.2")])
+    items = [Item(name, 0, 5, CANDIDATES, 0, prompt=f"{name}: ") for name in ("a", "b")]
+    session.ask(items)
+    for path in paths:
+        session.episodes[path.name].update(larc.Label("Before: ", CANDIDATES, 1))
+    wild = session.episodes["wild"]
+    wild.factors = wild.factors.map(lambda tensor: tensor + 1e30)  # its loss is no number
+    before = {
+        name: (e.factors, e.step, e.stream.bit_generator.state)
+        for name, e in session.episodes.items()
+    }
+    with pytest.raises(larc.LarcError, match="not finite"):
+        session.arrive(items)
+    for name, (factors, step, stream) in before.items():
+        episode = session.episodes[name]
+        assert episode.factors is factors
+        assert (episode.step, episode.stream.bit_generator.state) == (step, stream)
+    assert list(session.pending) == ["a", "b"]
