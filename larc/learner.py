@@ -37,10 +37,21 @@ EPISODE_FILE = "larc episode, version 1"
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did: the loss before it, and how far the factors moved."""
+    """What one update did.
+
+    Attributes
+    ----------
+    loss
+        The loss before it.
+    distance
+        How far the factors moved.
+    after
+        The loss after it, if the rule looked: `Descent` does, `SGD` does not.
+    """
 
     loss: float
     distance: float
+    after: float | None = None
 
 
 class Episode:
@@ -200,6 +211,12 @@ class Learner:
                 "an episode appears twice in one update; give it all of its feedback as one list."
             )
         self._check_together(episodes)
+        for number, episode in enumerate(episodes):
+            if episode.rule != self.rule:
+                raise LarcError(
+                    f"episode {number} is bound to {episode.rule}; "
+                    "use the learner it was begun from."
+                )
         feedback = [_as_list(own) for _, own in updates]
         # Episodes that have not moved yet are at one state, and can share what is computed there.
         alike = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
@@ -219,7 +236,8 @@ class Learner:
         for number, episode in enumerate(episodes):
             episode.factors = after.factors.at(number).copy()
             episode.step += 1
-        return [Update(*pair) for pair in zip(after.losses.tolist(), moved, strict=True)]
+        reached = [None] * len(episodes) if after.after is None else after.after.tolist()
+        return [Update(*one) for one in zip(after.losses.tolist(), moved, reached, strict=True)]
 
     def resume(self, path: str | Path) -> Episode:
         """Return a saved episode where it stopped, refusing one bound to anything else."""
@@ -306,11 +324,6 @@ class Learner:
                     f"episode {number} has factors of rank {episode.factors.rank} and width "
                     f"{episode.factors.width}; this learner has {own.factors.rank} and "
                     f"{own.factors.width}."
-                )
-            if episode.rule != self.rule:
-                raise LarcError(
-                    f"episode {number} is bound to {episode.rule}; "
-                    "use the learner it was begun from."
                 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any, Protocol
 
 import torch
@@ -13,6 +13,9 @@ from torch import Tensor
 
 from larc.errors import LarcError
 from larc.residual import Factors
+
+# A gradient of no size has no direction; its episode then tries to stay where it is.
+_LEAST = 1e-30
 
 
 class Objective(Protocol):
@@ -30,10 +33,21 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Stepped:
-    """A stack of episodes after a rule's update, and each one's loss before it."""
+    """A stack of episodes after a rule's update.
+
+    Attributes
+    ----------
+    factors
+        The next factors.
+    losses
+        Each episode's loss before the update.
+    after
+        Each one's loss after it, if the rule looked.
+    """
 
     factors: Factors
     losses: Tensor
+    after: Tensor | None = None
 
 
 class UpdateRule(Protocol):
@@ -82,27 +96,167 @@ class SGD:
         return Stepped(moved, losses.detach())
 
 
+@dataclass(frozen=True)
+class Descent:
+    """Steps that never raise the loss of the feedback they are made from.
+
+    A step goes down the gradient by a length of its own, whatever the gradient's size. It is tried
+    on the feedback first and shortened until the loss does not rise; after ``tries`` it is refused
+    and the episode stays where it is. Each episode of a batch shortens its own.
+
+    Attributes
+    ----------
+    length
+        How far the first try of a step goes, in the Euclidean norm of both factors.
+    steps
+        The most steps an update takes on its feedback.
+    shrink
+        What a step is multiplied by when it was too long.
+    tries
+        The most lengths a step is tried at. With ``steps`` it bounds the work of an update: at most
+        ``steps * (1 + tries)`` evaluations of the feedback.
+    tolerance
+        An episode whose loss is at or below this is fitted, and moves no further.
+    radius
+        If given, no step may leave ``B A`` with a larger Frobenius norm than this, unless the step
+        makes it smaller than it was.
+
+    Examples
+    --------
+    >>> Descent(length=1.0, steps=2)
+    Descent(length=1.0, steps=2, shrink=0.25, tries=6, tolerance=0.0, radius=None)
+    """
+
+    length: float = 1.0
+    steps: int = 1
+    shrink: float = 0.25
+    tries: int = 6
+    tolerance: float = 0.0
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.length) and self.length > 0):
+            raise LarcError(f"length {self.length} was given; give a positive number.")
+        if not 0 < self.shrink < 1:
+            raise LarcError(f"shrink {self.shrink} was given; give a number between 0 and 1.")
+        if self.steps < 1 or self.tries < 1:
+            raise LarcError("a descending update takes at least one step and one try of it.")
+        if self.radius is not None and not self.radius > 0:
+            raise LarcError(f"radius {self.radius} was given; give a positive number, or none.")
+
+    def step(
+        self, objective: Objective, factors: Factors, *, differentiable: bool = False
+    ) -> Stepped:
+        """Return the factors after at most ``steps`` steps, each at the length that was accepted.
+
+        Differentiating takes an accepted length as given.
+        """
+        first = after = torch.empty(0)
+        reach = torch.empty(0)
+        for number in range(self.steps):
+            if differentiable:
+                raised = objective.losses(factors)
+                slopes = torch.autograd.grad(
+                    raised.sum(), (factors.A, factors.B), create_graph=True
+                )
+                losses, gradients = raised.detach(), Factors(*slopes)
+            else:
+                losses, gradients = objective.gradients(factors)
+            if number == 0:
+                first, after = losses, losses
+                reach = torch.full_like(losses, self.length)
+            downhill = _scaled(gradients, -1 / gradients.norm().clamp_min(_LEAST))
+            # The loss just computed and the one accepted before differ by rounding: hold to both.
+            after = torch.minimum(after, losses)
+            lengths, after = self._accepted(
+                objective, factors.copy(), downhill.copy(), after, reach
+            )
+            factors = factors.combine(_scaled(downhill, lengths), torch.add)
+            if not bool((lengths > 0).any()):
+                break
+            # A length that was right is tried next, with room to grow.
+            reach = torch.where(lengths > 0, lengths / self.shrink, reach).clamp_max(self.length)
+        return Stepped(factors, first, after)
+
+    def _accepted(
+        self,
+        objective: Objective,
+        factors: Factors,
+        downhill: Factors,
+        losses: Tensor,
+        reach: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return for each episode the length it may go, 0 for none, and its loss there."""
+        lengths, after, reach = torch.zeros_like(losses), losses.clone(), reach.clone()
+        trying = torch.nonzero(losses > self.tolerance)[:, 0]
+        for _ in range(self.tries):
+            if not len(trying):
+                break
+            before = factors.at(trying)
+            there = before.combine(_scaled(downhill.at(trying), reach[trying]), torch.add)
+            with torch.no_grad():
+                reached = objective.select(trying.tolist()).losses(there)
+            good = reached <= losses[trying]
+            if self.radius is not None:
+                good &= product_norm(there) <= product_norm(before).clamp_min(self.radius)
+            taken = trying[good]
+            lengths[taken], after[taken] = reach[taken], reached[good]
+            trying = trying[~good]
+            reach[trying] *= self.shrink
+        return lengths, after
+
+
+def _scaled(factors: Factors, by: Tensor) -> Factors:
+    """Return a stack of factors, each multiplied by its own number."""
+    return factors.map(lambda tensor: tensor * by[:, None, None])
+
+
+def product_norm(factors: Factors) -> Tensor:
+    """Return the Frobenius norm of ``B A``, from matrices of the size of the rank.
+
+    Examples
+    --------
+    >>> product_norm(Factors(torch.ones(1, 2), torch.full((2, 1), 3.0)))
+    tensor(6.)
+    """
+    read, write = factors.A @ factors.A.mT, factors.B.mT @ factors.B
+    return (read * write).sum((-2, -1)).clamp_min(0).sqrt()
+
+
+RULES = {"sgd": SGD, "descent": Descent}
+
+
 def parse_rule(text: str) -> UpdateRule:
-    """Return the rule that a setting names: its name, then its numbers.
+    """Return the rule that a setting names: its name, then its first numbers, then others by name.
 
     Examples
     --------
     >>> parse_rule("sgd:0.1")
     SGD(step_size=0.1)
+    >>> parse_rule("descent:1.0:8:radius=4.0")
+    Descent(length=1.0, steps=8, shrink=0.25, tries=6, tolerance=0.0, radius=4.0)
     >>> parse_rule("momentum:0.9")
     Traceback (most recent call last):
     ...
-    larc.errors.LarcError: 'momentum:0.9' names no update rule; write sgd:STEP_SIZE.
+    larc.errors.LarcError: 'momentum:0.9' names no update rule; write sgd:STEP_SIZE or
+    descent:LENGTH:STEPS.
     """
-    name, *numbers = text.split(":")
+    name, *parts = text.split(":")
+    rule = RULES.get(name)
     try:
-        if name == "sgd":
-            return SGD(*map(float, numbers))
+        if rule is not None:
+            names = [field.name for field in fields(rule)]
+            given: dict[str, Any] = {}
+            for place, part in enumerate(parts):
+                key, _, value = part.rpartition("=")
+                given[key or names[place]] = int(value) if value.isdigit() else float(value)
+            made: UpdateRule = rule(**given)
+            return made
     except LarcError:
         raise
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, IndexError):
         pass
-    raise LarcError(f"{text!r} names no update rule; write sgd:STEP_SIZE.")
+    raise LarcError(f"{text!r} names no update rule; write sgd:STEP_SIZE or descent:LENGTH:STEPS.")
 
 
 def rule_facts(rule: UpdateRule) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class PathSpec:
         A fixed bias added to the candidates' energies, in reading and in learning.
     scale
         What an update's realised difference is multiplied by.
+    rule
+        The rule its updates follow, as `larc.rules.parse_rule` reads it; the session's by default.
     """
 
     name: str
@@ -38,6 +40,7 @@ class PathSpec:
     permuted: bool = False
     offsets: tuple[float, ...] = ()
     scale: float = 1.0
+    rule: str = ""
 
     @property
     def learns(self) -> bool:

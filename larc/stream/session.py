@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from larc.errors import LarcError
 from larc.learner import Episode, Learner, Update
 from larc.residual import Factors
+from larc.rules import UpdateRule, parse_rule
 from larc.scoring import Label
 from larc.state import SlowState
 from larc.stored import load_state, save_state
@@ -94,21 +95,21 @@ class Session:
         self.pending: dict[str, dict[str, str]] = {}
         self.events = 0
         own = {"trained": learner.slow, **(starts or {})}
-        learners = {
-            name: Learner(learner.substrate, slow, learner.rule, limits=learner.limits)
-            for name, slow in own.items()
-        }
         # A state that never learns is one state for all the paths that read it.
-        resting = {name: one.begin() for name, one in learners.items()}
+        resting: dict[str, Episode] = {}
         self.episodes: dict[str, Episode] = {}
         for number, path in enumerate(self.paths):
-            if path.start not in learners:
+            if path.start not in own:
                 raise LarcError(
                     f"path {path.name!r} starts from {path.start!r}, which was not given."
                 )
+            rule = parse_rule(path.rule) if path.rule else learner.rule
+            one = Learner(learner.substrate, own[path.start], rule, limits=learner.limits)
             stream = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
-            begin = learners[path.start].begin
-            self.episodes[path.name] = begin(stream) if path.learns else resting[path.start]
+            if path.learns:
+                self.episodes[path.name] = one.begin(stream)
+            else:
+                self.episodes[path.name] = resting.setdefault(path.start, one.begin())
 
     def ask(self, items: Sequence[Item]) -> dict[str, NDArray[np.float64]]:
         """Answer questions now; returns each path's probabilities, ``[items, candidates]``.
@@ -146,23 +147,42 @@ class Session:
         if missing:
             raise LarcError(f"the label of {missing[0]!r} arrived, but it was never asked.")
         learning = [path for path in self.paths if path.learns]
+        points = {path.name: _Point(self.episodes[path.name]) for path in learning}
+        try:
+            done = self._update(learning, items)
+        except BaseException:  # a batch is learned by every path or by none
+            for point in points.values():
+                point.restore()
+            raise
+        self.room.learned(items)
+        for item in items:
+            del self.pending[item.name]
+        self.events += 1
+        return {path.name: done[path.name] for path in learning}
+
+    def _update(self, learning: Sequence[PathSpec], items: Sequence[Item]) -> dict[str, Update]:
+        """Update the states of some paths: those of one rule in one physical batch."""
         before: dict[str, Factors] = {}
-        updates = []
+        by_rule: dict[UpdateRule, list[tuple[str, Episode, list[Label]]]] = {}
         for path in learning:
             episode = self.episodes[path.name]
             if path.retention == "latest":
                 episode.forget()
             before[path.name] = episode.factors
-            updates.append((episode, [self._label(path, episode, item) for item in items]))
-        done = self.learner.update_many(updates)
+            labels = [self._label(path, episode, item) for item in items]
+            by_rule.setdefault(episode.rule, []).append((path.name, episode, labels))
+        done: dict[str, Update] = {}
+        for rule, updates in by_rule.items():
+            # Starts may differ within a batch; the rule may not.
+            one = Learner(
+                self.learner.substrate, self.learner.slow, rule, limits=self.learner.limits
+            )
+            made = one.update_many([(episode, labels) for _, episode, labels in updates])
+            done |= dict(zip((name for name, _, _ in updates), made, strict=True))
         for path in learning:
             if path.scale != 1.0:
                 _shrink(self.episodes[path.name], before[path.name], path.scale)
-        self.room.learned(items)
-        for item in items:
-            del self.pending[item.name]
-        self.events += 1
-        return dict(zip((path.name for path in learning), done, strict=True))
+        return done
 
     def _label(self, path: PathSpec, episode: Episode, item: Item) -> Label:
         label = item.label
@@ -262,6 +282,18 @@ def with_offsets(
     # A softmax of log-probabilities plus a bias is the softmax of the energies plus that bias.
     odds = probabilities * np.exp(np.asarray(offsets) - max(offsets))
     return np.asarray(odds / odds.sum(1, keepdims=True))
+
+
+class _Point:
+    """Where an episode is, to go back to."""
+
+    def __init__(self, episode: Episode) -> None:
+        self.episode, self.factors, self.step = episode, episode.factors, episode.step
+        self.stream = episode.stream.bit_generator.state
+
+    def restore(self) -> None:
+        self.episode.factors, self.episode.step = self.factors, self.step
+        self.episode.stream.bit_generator.state = self.stream
 
 
 def _shrink(episode: Episode, before: Factors, scale: float) -> None:

@@ -27,7 +27,7 @@ from larc.scoring import Label
 from larc.state import SlowState
 from larc.stored import pack_state, unpack_state
 from larc.stream.items import PLAIN, Item
-from larc.stream.paths import PathSpec
+from larc.stream.paths import PathSpec, Retention
 from larc.stream.queue import Ask, order_events
 from larc.stream.session import Session, SessionFull, SessionLimits
 from larc.studies.engines import Files
@@ -48,6 +48,17 @@ TRAINED = (
     PathSpec("P1M1", REMEMBERED, "carry"),
     PathSpec("PERM_M1", REMEMBERED, "carry", permuted=True),
 )
+# Ways to keep less, or more carefully: what a controller chooses among.
+_KINDS: tuple[tuple[str, Retention, float, str], ...] = (
+    ("LATEST_", "latest", 1.0, ""),
+    ("TENTH_", "carry", 0.1, ""),
+    ("DESCENT_", "carry", 1.0, "descent:0.1"),
+)
+FURTHER = tuple(
+    PathSpec(f"{name}{memory}", view, retention, scale=scale, rule=rule)
+    for name, retention, scale, rule in _KINDS
+    for memory, view in (("M0", PLAIN), ("M1", REMEMBERED))
+)
 HEDGE = "HEDGE4"
 _PREDICTION = (
     *("seed", "repository", "commit", "name", "asked", "arrives", "label", "path", "policy"),
@@ -61,6 +72,11 @@ def control_paths(offsets: tuple[float, ...]) -> tuple[PathSpec, ...]:
         PathSpec("ORIGINAL", REMEMBERED, "carry", start="original"),
         PathSpec("CALIBRATED", REMEMBERED, "carry", start="original", offsets=offsets),
     )
+
+
+def audit_paths(settings: CISettings, offsets: tuple[float, ...]) -> tuple[PathSpec, ...]:
+    """Return every path that an audit replays."""
+    return (*TRAINED, *control_paths(offsets), *(FURTHER if settings.further else ()))
 
 
 @dataclass(frozen=True)
@@ -258,7 +274,7 @@ def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
     learner = Learner(substrate, trained, parse_rule(settings.rule), limits=settings.limits)
     items = [job_item(job) for job in work.audit]
     _, past = causal_prompts([job_item(job) for job in work.training])
-    paths = (*TRAINED, *control_paths(tuple(facts["offsets"])))
+    paths = audit_paths(settings, tuple(facts["offsets"]))
     session = _session(work, learner, paths, past.fork(items[0].stream), original)
     for name, steps in facts["steps"].items():
         episode = session.episodes[name]

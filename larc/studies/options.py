@@ -107,6 +107,9 @@ class CISettings(ModelSettings):
     audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
     synthetic: int = setting(0, "Make up this many jobs instead of reading any.")
     start: str = setting("", "A finished programs run whose static states training starts from.")
+    further: bool = setting(
+        False, "Whether latest-only, shrunk and descending states are replayed as well."
+    )
     batch: int = setting(8, "Labelled prompts in an outer update of the task-matched training.")
     pending_limit: int = setting(
         2 * 2**20, "Bytes of awaited feedback a session may hold.", free=True

@@ -101,4 +101,7 @@ def hashes(run: Run, works: Sequence[U], name: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _substrate(source: str, adapter: str, device: str, dtype: str) -> Substrate:
-    return load_substrate(source, adapter=adapter or None, device=device, dtype=dtype)
+    # Every seed of a study asks the same prompts: what lies below its boundary is kept for all.
+    return load_substrate(
+        source, adapter=adapter or None, device=device, dtype=dtype, cache_bytes=2 * 2**30
+    )
