@@ -10,16 +10,15 @@ from larc.evaluation import expected_calibration_error, nested_weights, reliabil
 from larc.reports.ci import (
     PATHS,
     SHOWN,
-    Array,
     CIResults,
     contrasts,
     load_results,
     path_bins,
 )
 from larc.reports.ci_figures import figures
+from larc.reports.replays import seed_columns, seed_row, updates_table
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
-from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run
 
 QUESTION = (
@@ -63,35 +62,51 @@ def success(results: CIResults) -> str:
 def tables(results: CIResults, run: Run) -> list[Table]:
     """Return the study's tables."""
     return [
+        _queue(results, run),
         _replay(results),
         _effects(results),
         _strata(results),
         _weightings(results),
         _calibration(results),
         _reliability(results),
-        _updates(run),
+        updates_table(run),
     ]
 
 
-def _seed_row(name: str, by_seed: Array) -> list[Cell]:
-    deviation = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
-    return [name, *map(float, by_seed), float(by_seed.mean()), deviation]
-
-
-def _columns(results: CIResults, first: str) -> tuple[str, ...]:
-    return (first, *(str(seed)[-4:] for seed in results.seeds), "Mean", "Seed SD")
+def _queue(results: CIResults, run: Run) -> Table:
+    read = run.evidence()[:1]
+    counts = read[0].get("counts") if read else None
+    trained = counts["repositories"] if counts else {}
+    rows: list[list[Cell]] = []
+    for repository in sorted(set(results.repositories) | set(trained)):
+        inside = np.array(results.repositories) == repository
+        commits = {c for c, own in zip(results.commits, inside, strict=True) if own}
+        labels = np.bincount(results.labels[inside], minlength=len(LABELS)).tolist()
+        before = trained.get(repository, {}).get("training", {})
+        training = [before.get("jobs"), before.get("commits")]
+        rows.append([repository, *training, int(inside.sum()), len(commits), *labels])
+    told = "The jobs that were trained on, and those that were predicted, by their labels."
+    if counts and counts["shared"]["jobs"]:
+        shared = counts["shared"]
+        told += (
+            f" {shared['jobs']} jobs of {shared['commits']} commits that were in both windows are "
+            "in neither."
+        )
+    columns = ("Repository", "Training jobs", "Training commits", "Audit jobs", "Audit commits")
+    names = [label.capitalize() for label in LABELS]
+    return Table("queue", told, (*columns, *names), rows)
 
 
 def _replay(results: CIResults) -> Table:
     queue = "a synthetic queue" if results.synthetic else "the audit queue"
     commits = len(set(zip(results.repositories, results.commits, strict=True)))
-    rows = [_seed_row(path, results.scores(path)) for path in (*PATHS, *EXPERTS)]
+    rows = [seed_row(results.scores(path), path) for path in (*PATHS, *EXPERTS)]
     return Table(
         "replay",
         f"Half-Brier loss on {queue}, {len(results.names)} jobs of {commits} commits; "
         f"repositories, commits and jobs weigh equally. The last rows are HEDGE4's experts. "
         f"{CHOICE}",
-        _columns(results, "Path"),
+        seed_columns(results.seeds, "Path"),
         rows,
         digits=4,
     )
@@ -102,8 +117,8 @@ def _effects(results: CIResults) -> Table:
         "effects",
         "Differences of half-Brier loss by seed; positive is favourable to what comes second. "
         f"{success(results)}",
-        _columns(results, "Contrast"),
-        [_seed_row(name, by_seed) for name, by_seed in contrasts(results).values()],
+        seed_columns(results.seeds, "Contrast"),
+        [seed_row(by_seed, name) for name, by_seed in contrasts(results).values()],
         digits=4,
     )
 
@@ -163,11 +178,11 @@ def _calibration(results: CIResults) -> Table:
             expected_calibration_error(reliability(own, results.labels, weights=results.primary))
             for own in results.policy[path]
         ]
-        rows.append(_seed_row(path, np.array(errors)))
+        rows.append(seed_row(np.array(errors), path))
     return Table(
         "calibration",
         "Expected calibration error of the most probable label, ten bins, primary weights.",
-        _columns(results, "Path"),
+        seed_columns(results.seeds, "Path"),
         rows,
         digits=4,
     )
@@ -187,30 +202,6 @@ def _reliability(results: CIResults) -> Table:
         "share of the weight, their mean probability, and how often they were right.",
         ("Path", "Probability", "Predictions", "Weight", "Predicted", "Observed"),
         rows,
-        digits=4,
-    )
-
-
-def _updates(run: Run) -> Table:
-    found: dict[str, list[tuple[float, float]]] = {}
-    for path in sorted(run.path.glob("units/audit-*/updates.parquet")):
-        for row in from_parquet(path.read_bytes(), str(path)):
-            found.setdefault(row["path"], []).append((row["loss"], row["distance"]))
-    return Table(
-        "updates",
-        "Updates of the paths that learn: how many, the mean loss on their own batch before them, "
-        "and how far the factors moved.",
-        ("Path", "Updates", "Loss before", "Distance", "Largest distance"),
-        [
-            [
-                name,
-                len(values),
-                float(np.mean([loss for loss, _ in values])),
-                float(np.mean([d for _, d in values])),
-                float(np.max([d for _, d in values])),
-            ]
-            for name, values in sorted(found.items())
-        ],
         digits=4,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from larc.ci import read_jobs
 from larc.ci.split import Split, Window, load_queue, parse_window, split_jobs
 from larc.ci.synthetic import synthetic_jobs
@@ -53,6 +55,27 @@ def audit_queue(settings: CISettings) -> Split:
         if repository in known
     }
     return split_jobs([job for job in jobs if job.repository in known], trimmed)
+
+
+def queue_counts(split: Split) -> dict[str, Any]:
+    """Return how many jobs and commits each repository's windows hold, and what is in neither.
+
+    Examples
+    --------
+    >>> counts = queue_counts(audit_queue(PRESETS["smoke"]))
+    >>> counts["repositories"]["synthetic/one"]["audit"]
+    {'jobs': 13, 'commits': 3}
+    """
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for side in ("training", "audit"):
+        commits: dict[str, list[str]] = {}
+        for job in getattr(split, side):
+            commits.setdefault(job.repository, []).append(job.head_sha)
+        for repository, own in sorted(commits.items()):
+            counts = {"jobs": len(own), "commits": len(set(own))}
+            found.setdefault(repository, {})[side] = counts
+    shared = {"jobs": split.shared_jobs, "commits": split.shared_commits}
+    return {"repositories": found, "shared": shared}
 
 
 def _within(window: Window, text: str) -> Window:

@@ -67,7 +67,8 @@ def test_the_tables_are_those_of_the_paper(run):
     found = results({"P1M1": keep, "P0M1": 0.6, "PERM_M1": 0.3, "HEDGE4": 0.8})
     shown = named(tables(found, run))
     assert list(shown) == [
-        *("replay", "effects", "strata", "weightings", "calibration", "reliability", "updates"),
+        *("queue", "replay", "effects", "strata", "weightings", "calibration", "reliability"),
+        "updates",
     ]
     assert shown["replay"].columns == ("Path", "11", "12", "Mean", "Seed SD")
     rows = {row[0]: row[1:] for row in shown["replay"].rows}
@@ -109,6 +110,23 @@ def test_the_effects_are_differences_of_losses_by_seed(run):
     assert effects["Policy by memory"] == pytest.approx(list(kept - plain))
     assert effects["HEDGE4 minus P1M1"] == pytest.approx(list(loss_of(0.9) - loss["P1M1"]))
     assert "raised half-Brier loss" in answer(found)
+
+
+def test_the_queue_is_told_with_what_was_left_out(run):
+    found = results({})
+    rows = named(tables(found, run))["queue"].rows
+    # A run of before the queue was recorded knows what it predicted, not what it was trained on.
+    assert rows == [["a/a", None, None, 3, 2, 2, 1, 0, 0], ["b/b", None, None, 1, 1, 0, 0, 0, 1]]
+    trained = {"a/a": {"training": {"jobs": 9, "commits": 4}}, "c/c": {"training": {"jobs": 1}}}
+    shared = {"jobs": 7, "commits": 2}
+    run.record("questions read", {"counts": {"repositories": trained, "shared": shared}})
+    queue = named(tables(found, run))["queue"]
+    assert [row[:5] for row in queue.rows] == [
+        ["a/a", 9, 4, 3, 2],
+        ["b/b", None, None, 1, 1],
+        ["c/c", 1, None, 0, 0],
+    ]
+    assert "7 jobs of 2 commits that were in both windows are in neither" in queue.caption
 
 
 @pytest.mark.parametrize(
