@@ -11,12 +11,12 @@ from larc.reports.prefix import (
     HEDGE,
     RESET,
     ROUNDING,
-    Array,
     Crossing,
     PrefixResults,
     label_counts,
     load_results,
 )
+from larc.reports.replays import seed_columns, seed_row
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
 from larc.studies.runs import Run
@@ -69,15 +69,6 @@ def _short(seed: int) -> str:
     return str(seed)[-4:]
 
 
-def _columns(results: PrefixResults, first: str) -> tuple[str, ...]:
-    return (first, *map(_short, results.seeds), "Mean", "Seed SD")
-
-
-def _seed_row(name: str, by_seed: Array) -> list[Cell]:
-    deviation = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
-    return [name, *map(float, by_seed), float(by_seed.mean()), deviation]
-
-
 def _losses(results: PrefixResults) -> Table:
     jobs = int(results.inside.sum())
     return Table(
@@ -85,8 +76,8 @@ def _losses(results: PrefixResults) -> Table:
         f"Half-Brier loss on the prefix, {jobs:,} of {len(results.jobs):,} audit jobs, with the "
         "weights of the whole audit restricted to it within each repository. CARRY_1 minus "
         f"CARRY_TENTH: {results.verdict.reason}",
-        _columns(results, "Update path"),
-        [_seed_row(path, results.scores[path]) for path in (*ACTIVE, RESET, HEDGE)],
+        seed_columns(results.seeds, "Update path"),
+        [seed_row(results.scores[path], path) for path in (*ACTIVE, RESET, HEDGE)],
         digits=4,
     )
 
@@ -104,8 +95,8 @@ def _effects(results: PrefixResults) -> Table:
         "effects",
         "Gains in half-Brier loss on the prefix by seed; positive is favourable. Whether a smaller "
         "carried update helps is the registered comparison.",
-        _columns(results, "Gain"),
-        [_seed_row(name, scores[a] - scores[b]) for name, (a, b) in pairs.items()],
+        seed_columns(results.seeds, "Gain"),
+        [seed_row(scores[a] - scores[b], name) for name, (a, b) in pairs.items()],
         digits=4,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from larc.evaluation import (
     reliability,
 )
 from larc.reports.charts import Figure, reliability_chart
+from larc.reports.replays import seed_columns, seed_row, updates_table
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
 from larc.studies.parquet import from_parquet
@@ -133,22 +133,13 @@ def report(run: Run) -> Report:
         _calibration(results),
         _streams(results),
         _questions(run),
-        _updates(run),
+        updates_table(run),
     ]
     return Report(title, QUESTION, answer(results), shown, [_reliability(results)], NOTES)
 
 
 def _what(results: StreamResults) -> str:
     return "a synthetic stream" if results.synthetic else "this stream"
-
-
-def _seed_row(name: Sequence[Cell], by_seed: Array) -> list[Cell]:
-    deviation = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
-    return [*name, *map(float, by_seed), float(by_seed.mean()), deviation]
-
-
-def _columns(results: StreamResults, *first: str) -> tuple[str, ...]:
-    return (*first, *(str(seed)[-4:] for seed in results.seeds), "Mean", "Seed SD")
 
 
 def _replay(results: StreamResults) -> Table:
@@ -158,8 +149,8 @@ def _replay(results: StreamResults) -> Table:
         f"Half-Brier loss on {_what(results)}, {len(results.names)} questions of {groups} groups "
         f"in {len(set(results.streams))} streams; streams, groups and questions weigh equally. "
         "Lower is better.",
-        _columns(results, "Path"),
-        [_seed_row([path], results.scores(path)) for path in PATHS],
+        seed_columns(results.seeds, "Path"),
+        [seed_row(results.scores(path), path) for path in PATHS],
         digits=4,
     )
 
@@ -168,9 +159,9 @@ def _effects(results: StreamResults) -> Table:
     return Table(
         "effects",
         "Differences of half-Brier loss by seed; positive is favourable to what comes second.",
-        _columns(results, "Contrast"),
+        seed_columns(results.seeds, "Contrast"),
         [
-            _seed_row([name], results.scores(first) - results.scores(second))
+            seed_row(results.scores(first) - results.scores(second), name)
             for name, (first, second) in CONTRASTS.items()
         ],
         digits=4,
@@ -182,9 +173,9 @@ def _weightings(results: StreamResults) -> Table:
         "weightings",
         "Half-Brier loss under three weightings: what is named weighs equally within what is named "
         "before it.",
-        _columns(results, "Equal", "Path"),
+        seed_columns(results.seeds, "Equal", "Path"),
         [
-            _seed_row([name, path], results.loss[path] @ weights)
+            seed_row(results.loss[path] @ weights, name, path)
             for name, weights in results.weights.items()
             for path in PATHS
         ],
@@ -194,22 +185,15 @@ def _weightings(results: StreamResults) -> Table:
 
 def _accuracy(results: StreamResults) -> Table:
     wrong = 1.0 - np.eye(results.policy[PATHS[0]].shape[-1])[results.labels]
+    rows = []
+    for path in PATHS:
+        right = [all_correct(own, wrong) @ results.primary for own in results.policy[path]]
+        rows.append(seed_row(100 * np.array(right), path))
     return Table(
         "accuracy",
         "How often the most probable candidate is right, the first of equals, in %.",
-        _columns(results, "Path"),
-        [
-            _seed_row(
-                [path],
-                np.array(
-                    [
-                        100 * all_correct(own, wrong) @ results.primary
-                        for own in results.policy[path]
-                    ]
-                ),
-            )
-            for path in PATHS
-        ],
+        seed_columns(results.seeds, "Path"),
+        rows,
     )
 
 
@@ -220,11 +204,11 @@ def _calibration(results: StreamResults) -> Table:
             expected_calibration_error(reliability(own, results.labels, weights=results.primary))
             for own in results.policy[path]
         ]
-        rows.append(_seed_row([path], np.array(errors)))
+        rows.append(seed_row(np.array(errors), path))
     return Table(
         "calibration",
         "Expected calibration error of the most probable candidate, ten bins.",
-        _columns(results, "Path"),
+        seed_columns(results.seeds, "Path"),
         rows,
         digits=4,
     )
@@ -263,24 +247,6 @@ def _questions(run: Run) -> Table:
         "Every question that was read.",
         ("Questions", "Count"),
         [*rows, ["All", sum(counts.values())]],
-    )
-
-
-def _updates(run: Run) -> Table:
-    found: dict[str, list[tuple[float, float]]] = {}
-    for path in sorted(run.path.glob("units/audit-*/updates.parquet")):
-        for row in from_parquet(path.read_bytes(), str(path)):
-            found.setdefault(row["path"], []).append((row["loss"], row["distance"]))
-    return Table(
-        "updates",
-        "Updates of the paths that learn: how many, the mean loss on their own batch before them, "
-        "and how far the factors moved.",
-        ("Path", "Updates", "Loss before", "Distance", "Largest distance"),
-        [
-            [name, len(own), *np.mean(own, axis=0).tolist(), max(moved for _, moved in own)]
-            for name, own in sorted(found.items())
-        ],
-        digits=4,
     )
 
 
