@@ -45,6 +45,11 @@ class CIResults:
     verdict: Verdict
     synthetic: bool
 
+    @property
+    def paths(self) -> list[str]:
+        """Every path that was replayed, HEDGE4 last; its experts are none."""
+        return [path for path in self.loss if path not in EXPERTS]
+
     def weights(self, *levels: Sequence[Hashable]) -> Array:
         """Return nested equal weights over levels, jobs last."""
         return nested_weights(*levels, self.names)
@@ -76,9 +81,11 @@ def load_results(run: Run) -> CIResults:
     labels = np.array([jobs[key]["label"] for key in keys])
     asked = np.array([jobs[key]["asked"] for key in keys])
     said = {(r["seed"], r["path"], r["repository"], r["name"]): r["policy"] for r in rows}
+    further = {row["path"] for row in rows} - {*PATHS, *EXPERTS}
+    paths = (*PATHS[:-1], *sorted(further), PATHS[-1])
     policy = {
         path: np.array([[said[seed, path, *key] for key in keys] for seed in seeds])
-        for path in (*PATHS, *EXPERTS)
+        for path in (*paths, *EXPERTS)
     }
     loss = {
         path: np.stack([half_brier(own, labels) for own in by_seed])
@@ -119,5 +126,5 @@ def path_bins(results: CIResults) -> dict[str, Reliability]:
     )
     return {
         path: reliability(np.concatenate(list(results.policy[path])), labels, weights=weights)
-        for path in PATHS
+        for path in results.paths
     }

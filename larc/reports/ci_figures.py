@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from larc.evaluation import Reliability, expected_calibration_error
 from larc.reports.charts import Figure, Line, Lines, Rows, Value, reliability_chart
-from larc.reports.ci import PATHS, SHOWN, Array, CIResults, contrasts, path_bins
+from larc.reports.ci import SHOWN, Array, CIResults, contrasts, path_bins
 
 # A line of more points says nothing more.
 POINTS = 240
@@ -54,7 +54,7 @@ def _by_seed(results: CIResults, row: str, values: Array) -> list[Value]:
 
 
 def _paths_chart(results: CIResults) -> Rows:
-    values = [value for path in PATHS for value in _by_seed(results, path, results.scores(path))]
+    values = [value for p in results.paths for value in _by_seed(results, p, results.scores(p))]
     hedge = float(results.scores("HEDGE4").mean())
     return Rows("Paths", "Half-Brier loss", values, digits=4, reference=hedge)
 

@@ -8,7 +8,6 @@ from larc.ci.experts import CHOICE, EXPERTS
 from larc.ci.jobs import LABELS
 from larc.evaluation import expected_calibration_error, nested_weights, reliability
 from larc.reports.ci import (
-    PATHS,
     SHOWN,
     CIResults,
     contrasts,
@@ -100,7 +99,7 @@ def _queue(results: CIResults, run: Run) -> Table:
 def _replay(results: CIResults) -> Table:
     queue = "a synthetic queue" if results.synthetic else "the audit queue"
     commits = len(set(zip(results.repositories, results.commits, strict=True)))
-    rows = [seed_row(results.scores(path), path) for path in (*PATHS, *EXPERTS)]
+    rows = [seed_row(results.scores(path), path) for path in (*results.paths, *EXPERTS)]
     return Table(
         "replay",
         f"Half-Brier loss on {queue}, {len(results.names)} jobs of {commits} commits; "
@@ -173,7 +172,7 @@ def _weightings(results: CIResults) -> Table:
 
 def _calibration(results: CIResults) -> Table:
     rows = []
-    for path in PATHS:
+    for path in results.paths:
         errors = [
             expected_calibration_error(reliability(own, results.labels, weights=results.primary))
             for own in results.policy[path]

@@ -20,7 +20,7 @@ def policy(right, labels):
     return found
 
 
-def results(right, *, seeds=(11, 12), jobs=None, synthetic=False):
+def results(right, *, seeds=(11, 12), jobs=None, synthetic=False, paths=PATHS):
     """Return results whose path ``p`` gives each job's label the probability ``right[p]``.
 
     A probability may differ by seed: ``right[p]`` is then one of each, or one of each per job.
@@ -29,7 +29,7 @@ def results(right, *, seeds=(11, 12), jobs=None, synthetic=False):
     labels = np.array([label for _, _, label in jobs])
     names = tuple(f"{number:020d}" for number in range(len(jobs)))
     said = {}
-    for path in (*PATHS, *EXPERTS):
+    for path in (*paths, *EXPERTS):
         own = np.asarray(right.get(path, 0.25), dtype=float)
         own = own[:, None] if own.ndim == 1 else own
         by_seed = np.broadcast_to(own, (len(seeds), len(jobs)))
@@ -171,6 +171,16 @@ def test_the_result_shows_every_path_and_effect_by_seed_and_on_average():
         if value.row == "P1M1"
     ]
     assert (alone.series, alone.value) == ("", 0.375)
+
+
+def test_further_paths_are_shown_wherever_all_are(run):
+    found = results({"TENTH_M1": 0.7}, paths=(*PATHS[:-1], "TENTH_M1", "HEDGE4"))
+    shown = named(tables(found, run))
+    for name in ("replay", "calibration", "reliability"):
+        assert "TENTH_M1" in [row[0] for row in shown[name].rows]
+    drawn = named(figures(found))
+    assert drawn["result"].panels[0].rows[-2:] == ["TENTH_M1", "HEDGE4"]
+    assert len(drawn["reliability"].panels) == len(PATHS) + 1
 
 
 def test_loss_over_time_ends_at_the_difference_of_the_strata(run):
