@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The constraints pin what the results were made with; torch is the CPU build there.
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test lint bench setup fetch clean
+.PHONY: run test lint bench browser setup fetch clean
 
 ## run: set everything up, fetch SmolLM2, run the quick program study
 run: fetch
@@ -13,7 +13,7 @@ run: fetch
 	$(BIN)/larc study programs --preset quick --out runs/programs-quick
 
 ## test: set everything up, fetch SmolLM2, check style, types and structure, run all tests
-test: fetch lint
+test: fetch lint browser
 	@echo "== tests (tiny model, then SmolLM2)"
 	$(BIN)/python -m pytest
 
@@ -28,6 +28,11 @@ lint: setup
 ## bench: the packed scorer against the paper's layout and against one row per candidate
 bench: fetch
 	$(BIN)/python -m benchmarks.scoring
+
+# Report pages are tried in a headless Chromium: one that is here, or else one that is brought.
+browser: setup
+	@echo "== a browser for the tests of report pages"
+	$(BIN)/python -m tests.browser
 
 fetch: setup
 	@echo "== SmolLM2-135M (93 MB, once)"

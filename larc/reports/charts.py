@@ -128,11 +128,13 @@ class Figure:
     def looks(self) -> dict[str, int]:
         """Return each series' look: its own, or the first that no other has."""
         names = _once(name for panel in self.panels for name in panel.series if name)
-        taken = {LOOKS[name] for name in names if name in LOOKS}
-        free = [look for look in range(SERIES) if look not in taken] or [SERIES - 1]
-        others = [name for name in names if name not in LOOKS]
-        found = {name: free[index % len(free)] for index, name in enumerate(others)}
-        return {name: LOOKS.get(name, found.get(name, 0)) for name in names}
+        found: dict[str, int] = {}
+        for name in sorted(names, key=lambda name: name not in LOOKS):
+            free = [look for look in range(SERIES) if look not in found.values()]
+            own = LOOKS.get(name, -1)
+            # Past the last look they begin again.
+            found[name] = own if own in free else [*free, len(found) % SERIES][0]
+        return {name: found[name] for name in names}
 
 
 def reliability_chart(title: str, bins: Mapping[str, Reliability]) -> Lines:

@@ -15,8 +15,8 @@ COUNTS = ("calls", "physical", "effective")
 def ledger(run: Run) -> list[dict[str, Any]]:
     """Return the model work of all units of a run, summed by operation and kind."""
     totals: dict[tuple[str, str], Counter[str]] = {}
-    for path in sorted(run.path.glob("units/*/ledger.json")):
-        for row in read_json(path):
+    for rows in _files(run, "ledger.json").values():
+        for row in rows:
             counts = {count: row[count] for count in COUNTS}
             totals.setdefault((row["operation"], row["kind"]), Counter()).update(counts)
     return [
@@ -28,11 +28,16 @@ def ledger(run: Run) -> list[dict[str, Any]]:
 def cost_tables(run: Run) -> list[Table]:
     """Return the ledger and the measured cost of a run; nothing where it has neither."""
     rows = ledger(run)
-    measured = {
-        path.parent.name: read_json(path) for path in sorted(run.path.glob("units/*/cost.json"))
-    }
+    measured = _files(run, "cost.json")
     found = [_ledger_table(rows)] if rows else []
     return [*found, _cost_table(measured)] if measured else found
+
+
+def _files(run: Run, name: str) -> dict[str, Any]:
+    """Return one file of each unit that has it, of a sweep's runs too, by the unit's name."""
+    paths = [*run.path.glob(f"units/*/{name}"), *run.path.glob(f"*/units/*/{name}")]
+    units = {path: path.parent.relative_to(run.path).as_posix() for path in sorted(paths)}
+    return {unit.replace("units/", ""): read_json(path) for path, unit in units.items()}
 
 
 def _ledger_table(ledger: list[dict[str, Any]]) -> Table:

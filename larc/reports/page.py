@@ -92,8 +92,8 @@ def _prose(text: str) -> str:
 
 
 def _answer(text: str) -> str:
-    """Return the answer with what stands in brackets, its interval, set back a little."""
-    return re.sub(r"\([^()]*\)", lambda found: f"<span>{found[0]}</span>", _prose(text))
+    """Return the answer with numbers in brackets, its interval, set back a little."""
+    return re.sub(r"\([^()]*\d[^()]*\)", lambda found: f"<span>{found[0]}</span>", _prose(text))
 
 
 def _policy(script: str) -> str:

@@ -15,7 +15,7 @@ from larc.reports.charts import Chart, Figure, Line, Lines, Rows, Value, number,
 from larc.reports.scales import Scale, around, tick_text
 
 WIDTH = 420.0
-LETTER = 6.4  # the width of a letter, about
+TOP = 30.0  # where lines begin, below the name of what is up
 STOPS = 48  # places along a line where its values are told
 POINTS = 400  # a line of more points is drawn by its ups and downs
 # By look, around a point, of about one area.
@@ -77,9 +77,9 @@ def _extent(panel: Rows) -> list[float]:
 
 def _draw_rows(panel: Rows, looks: Mapping[str, int], low: float, high: float) -> str:
     members = {row: [v for v in panel.values if v.row == row] for row in panel.rows}
-    deepest, longest = max(map(len, members.values())), LETTER * max(map(len, members))
+    deepest, longest = max(map(len, members.values())), max(map(_width, members))
     # A long name stands above its row: beside it, it would leave no room on a phone.
-    beside = longest <= 120
+    beside = longest <= 130
     left = longest + 14 if beside else 12
     scale = Scale(low, high, left, WIDTH - (64 if deepest == 1 else 14))
     lane = 15 if deepest > 1 else 18
@@ -96,7 +96,7 @@ def _draw_rows(panel: Rows, looks: Mapping[str, int], low: float, high: float) -
         if beside:
             parts.append(_text(row, left - 10, start + step / 2, "end"))
         else:
-            parts.append(_text(row, 0, start + 13, "start"))
+            parts.append(_text(_cut(row), 0, start + 13, "start"))
             first += 9
         for place, value in enumerate(values):
             parts.append(_value(panel, value, looks, scale, first + place * lane))
@@ -120,7 +120,8 @@ def _value(panel: Rows, value: Value, looks: Mapping[str, int], scale: Scale, y:
         parts.append(f'<path class="span{" over" if panel.bars else ""}" d="{ends}"/>')
     if not panel.bars:
         parts.append(_dot(at, y, looks.get(value.series, 0)))
-    return _mark(said(panel, value), parts, _class(looks, value.series), at, y)
+    look = "s0" if panel.bars and not value.series else _class(looks, value.series)
+    return _mark(said(panel, value), parts, look, at, y)
 
 
 def said(panel: Rows, value: Value) -> str:
@@ -148,7 +149,7 @@ def _draw_lines(panel: Lines, looks: Mapping[str, int]) -> str:
     low, high = (0.0, 1.0) if panel.square else around(heights)
     side = WIDTH - 62
     height = side if panel.square else 200.0
-    y_scale = Scale(low, high, 24 + height, 24)
+    y_scale = Scale(low, high, TOP + height, TOP)
     x_scale = _x_scale(panel, [x for line in drawn for x in line.x])
     whole = all(float(x).is_integer() for line in drawn for x in line.x)
     parts = [
@@ -156,11 +157,13 @@ def _draw_lines(panel: Lines, looks: Mapping[str, int]) -> str:
         *(_level(y_scale(tick), tick_text(tick, y_scale.ticks())) for tick in y_scale.ticks()),
     ]
     if panel.names:
-        parts += [_text(n, x_scale(i), height + 42, "middle") for i, n in enumerate(panel.names)]
+        parts += [
+            _text(n, x_scale(i), TOP + height + 18, "middle") for i, n in enumerate(panel.names)
+        ]
     else:
-        parts.append(_x_axis(x_scale, 24, 24 + height, panel.x_label, whole=whole, grid=False))
+        parts.append(_x_axis(x_scale, TOP, TOP + height, panel.x_label, whole=whole, grid=False))
     if panel.square:
-        parts.append(f'<path class="zero" d="M48 {_n(24 + height)}L{_n(48 + side)} 24"/>')
+        parts.append(f'<path class="zero" d="M48 {_n(TOP + height)}L{_n(48 + side)} {_n(TOP)}"/>')
     for line in sorted(drawn, key=lambda line: not line.faint):
         parts.append(_line(line, x_scale, y_scale, _class(looks, line.series)))
     if panel.points:
@@ -170,7 +173,7 @@ def _draw_lines(panel: Lines, looks: Mapping[str, int]) -> str:
     if panel.names:
         parts += _labels(panel, drawn, x_scale, y_scale)
     kind = "points" if panel.points else "along"
-    return _frame(panel, height + (58 if panel.names else 66), parts, kind)
+    return _frame(panel, TOP + height + (34 if panel.names else 42), parts, kind)
 
 
 def _x_scale(panel: Lines, values: Sequence[float]) -> Scale:
@@ -378,6 +381,19 @@ def _text(text: str, x: float, y: float, anchor: str, kind: str = "") -> str:
     # A little lower than the middle: that is where letters are.
     place = f'x="{_n(x)}" y="{_n(y + 4)}" text-anchor="{anchor}"'
     return f'<text class="{kind}" {place}>{escape(text)}</text>'
+
+
+def _width(text: str) -> float:
+    """Return about how wide a text is, in a wide typeface."""
+    return sum(8.2 if letter.isupper() or letter.isdigit() else 6.8 for letter in text)
+
+
+def _cut(text: str) -> str:
+    """Return as much of a text as a chart is wide."""
+    kept = len(text)
+    while _width(text[:kept]) > WIDTH:
+        kept -= 1
+    return text if kept == len(text) else f"{text[: kept - 1]}…"
 
 
 def _n(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from larc.reports import cost
 from larc.reports.charts import Figure, Rows, Value
@@ -20,6 +20,18 @@ def variations(sweep: Run) -> Iterator[tuple[tuple[str, ...], Run]]:
     for values in itertools.product(*varied.values()):
         chosen = dict(zip(varied, values, strict=True))
         yield values, Run(sweep.path / variation_name(chosen))
+
+
+def answers(sweep: Run, said: Callable[[Run], Report]) -> Report:
+    """Return the report of a sweep of any study: the answer of each run."""
+    varied = sweep.settings["varied"]
+    rows: list[list[Cell]] = [[*values, said(run).answer] for values, run in variations(sweep)]
+    return Report(
+        f"A sweep of the {sweep.settings['study']} study",
+        f"How does the answer depend on {' and '.join(varied)}?",
+        f"{len(rows)} combinations were run; the table has the answer of each.",
+        [Table("sweep", "Each run has a report of its own.", (*varied, "Answer"), rows)],
+    )
 
 
 def report(sweep: Run) -> Report:

@@ -86,13 +86,10 @@ class Table:
         return sink.getvalue()
 
     def html(self) -> str:
-        """Return the table in HTML, its caption below; columns of numbers have a class."""
+        """Return the table in HTML, without its caption; columns have a class by what they hold."""
         texts = [[self._text(cell) for cell in row] for row in self.rows]
-        # An interval is read as numbers are, and so is what is missing among them.
-        classes = [
-            ' class="number"' if all(_NUMBERS.fullmatch(row[index]) for row in texts) else ""
-            for index in range(len(self.columns))
-        ]
+        classes = [_html_class(column) for column in zip(*texts, strict=True)]
+        classes = classes or [""] * len(self.columns)
         head = "".join(
             f'<th scope="col"{own}>{escape(name)}</th>'
             for name, own in zip(self.columns, classes, strict=True)
@@ -108,6 +105,13 @@ class Table:
 
     def _is_figure(self, column: int) -> bool:
         return any(isinstance(row[column], int | float) for row in self.rows)
+
+
+def _html_class(column: Sequence[str]) -> str:
+    # An interval is read as numbers are, and so is what is missing among them.
+    if all(map(_NUMBERS.fullmatch, column)):
+        return ' class="number"'
+    return ' class="prose"' if max(map(len, column)) > 60 else ""
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -7,12 +7,12 @@ from dataclasses import fields
 from typing import Any
 
 from larc.errors import LarcError
-from larc.reports import ci_report, episodic_report, figures, stream, sweep
+from larc.reports import ci_report, episodic_report, figures, prefix_report, stream, sweep
 from larc.reports.cost import cost_tables
 from larc.reports.page import Facts, page
 from larc.reports.report import Report
 from larc.reports.tables import Table
-from larc.studies import ci_queue, own_tasks, programs, stream_queue
+from larc.studies import ci_queue, own_tasks, prefix_queue, programs, stream_queue
 from larc.studies.catalog import STUDIES, SWEEP, command_of
 from larc.studies.runs import Run
 
@@ -22,7 +22,8 @@ REPORTS: dict[str, Callable[[Run], Report]] = {
     own_tasks.KIND: episodic_report.report,
     ci_queue.KIND: ci_report.report,
     stream_queue.KIND: stream.report,
-    SWEEP: sweep.report,
+    prefix_queue.KIND: prefix_report.report,
+    SWEEP: lambda run: _swept(run),  # it needs the others
 }
 
 
@@ -31,12 +32,15 @@ def write_report(run: Run) -> str:
     if run.kind not in REPORTS:
         raise LarcError(f"{run.path} is a run of {run.kind!r}, which has no report.")
     run.check_foreign()
-    if run.kind == SWEEP:
-        for _, child in sweep.variations(run):
-            write_report(child)
+    runs = [child for _, child in sweep.variations(run)] if run.kind == SWEEP else []
+    for child in runs:
+        write_report(child)
     report, cost = REPORTS[run.kind](run), cost_tables(run)
-    command = "" if run.kind == SWEEP else command_of(run)
-    facts = Facts(command, _settings(run), cost, run.made_with(), run.evidence(), _runs(run))
+    command = command_of(run)
+    made_with = [made for one in runs or [run] for made in one.made_with()]
+    distinct = [made for i, made in enumerate(made_with) if made not in made_with[:i]]
+    names = [child.path.name for child in runs]
+    facts = Facts(command, _settings(run), cost, distinct, run.evidence(), names)
     _write_tables(run, [*report.tables, *cost])
     for figure in report.figures:
         drawn = figures.draw(figure)
@@ -48,6 +52,11 @@ def write_report(run: Run) -> str:
     return str(run.path / "report.html")
 
 
+def _swept(run: Run) -> Report:
+    said = REPORTS[run.settings["study"]]
+    return sweep.report(run) if said == episodic_report.report else sweep.answers(run, said)
+
+
 def _write_tables(run: Run, tables: Sequence[Table]) -> None:
     for table in tables:
         run.write_file(f"tables/{table.name}.md", table.markdown().encode())
@@ -57,8 +66,7 @@ def _write_tables(run: Run, tables: Sequence[Table]) -> None:
 
 def _markdown(report: Report, cost: Sequence[Table], command: str) -> str:
     lines = [f"# {report.title}", "", report.answer, "", report.question, "", *report.notes, ""]
-    if command:
-        lines += ["```", command, "```", ""]
+    lines += ["```", command, "```", ""]
     for figure in report.figures:
         lines += [f"![{figure.name}](figures/{figure.name}.svg)", "", figure.caption, ""]
     for table in (*report.tables, *cost):
@@ -73,7 +81,3 @@ def _settings(run: Run) -> list[tuple[str, Any, str]]:
         kind, values = values["study"], values["base"] | values["varied"]
     told = {item.name: item.metadata.get("help", "") for item in fields(STUDIES[kind].settings)}
     return [(name, value, told.get(name, "")) for name, value in values.items()]
-
-
-def _runs(run: Run) -> list[str]:
-    return [child.path.name for _, child in sweep.variations(run)] if run.kind == SWEEP else []

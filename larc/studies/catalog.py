@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 from larc.errors import LarcError
 from larc.settings import as_values, build, decisive, nearest
-from larc.studies import ci_queue, own_tasks, programs, stream_queue
+from larc.studies import about, ci_queue, own_tasks, prefix_queue, programs, stream_queue
+from larc.studies.identity import data_hash
 from larc.studies.options import CISettings, EpisodicSettings, Execution, TaskSet
 from larc.studies.runs import Run
 
@@ -19,7 +21,11 @@ SWEEP = "sweep"
 
 @dataclass(frozen=True)
 class Study:
-    """A study: the class of its settings, its presets, what it is about, and how it is done."""
+    """A study: the class of its settings, its presets, what it is about, and how it is done.
+
+    One without presets has one way to be done, the defaults of its settings. ``settle`` finds out
+    what settings leave open, such as the identity of a run they name.
+    """
 
     kind: str
     sentence: str
@@ -28,6 +34,7 @@ class Study:
     prepare: Callable[[Any], Any]
     carry_out: Callable[[Run, Any, Any, Execution], None]
     reserved: Callable[[Any], TaskSet] | None = None
+    settle: Callable[[Any], Any] = lambda settings: settings
 
 
 # What carries a study out loads torch, so it is imported when it is needed.
@@ -41,6 +48,12 @@ def _ci(run: Run, split: Any, settings: CISettings, execution: Execution) -> Non
     from larc.studies.ci import carry_out
 
     carry_out(run, split, settings, execution)
+
+
+def _prefix(run: Run, prefix: Any, settings: Any, execution: Execution) -> None:
+    from larc.studies.prefix import carry_out
+
+    carry_out(run, prefix, settings, execution)
 
 
 def _stream(run: Run, questions: Any, settings: Any, execution: Execution) -> None:
@@ -85,6 +98,15 @@ STUDIES = {
             stream_queue.stream_questions,
             _stream,
         ),
+        Study(
+            prefix_queue.KIND,
+            "Cross update size with parameter history on the first jobs of a finished CI run.",
+            prefix_queue.PrefixSettings,
+            {},
+            prefix_queue.prefix_of,
+            _prefix,
+            settle=about.settled,
+        ),
     )
 }
 
@@ -104,10 +126,11 @@ def settings_of(run: Run) -> Any:
 def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> Run:
     """Carry a study out in a directory, or go on where it stopped."""
     # What it is about first: what cannot be read is refused before a directory is made.
-    about = study.prepare(settings)
-    run = Run.start(out, study.kind, decisive(settings))
+    settings = study.settle(settings)
+    subject = study.prepare(settings)
+    run = Run.start(out, study.kind, decisive(settings), data_hash(subject))
     with run.locked():
-        study.carry_out(run, about, settings, execution)
+        study.carry_out(run, subject, settings, execution)
     return run
 
 
@@ -123,7 +146,7 @@ def final_evaluation(run: Run, execution: Execution) -> None:
     study = study_of(run)
     if study.reserved is None:
         raise LarcError(f"a run of {study.kind} has no reserved tasks.")
-    if run.is_done("final-queries"):  # before the reserved cases are built
+    if run.is_listed("units/final-queries/done.json"):  # before the reserved cases are built
         raise LarcError(f"{run.path} has had its final evaluation; a run has one.")
     settings = settings_of(run)
     with run.locked():
@@ -184,16 +207,21 @@ def variation_name(values: Mapping[str, str]) -> str:
 
 def command_of(run: Run) -> str:
     """Return a command that makes this run: the nearest preset, and what differs from it."""
-    study = study_of(run)
-    options = []
-    best: tuple[int, str, dict[str, Any]] | None = None
-    for name, preset in study.presets.items():
+    settings, varied = run.settings, {}
+    if run.kind == SWEEP:
+        study, settings, varied = STUDIES[settings["study"]], settings["base"], settings["varied"]
+    else:
+        study = study_of(run)
+    starts = {f" --preset {name}": preset for name, preset in study.presets.items()}
+    options: list[tuple[str, dict[str, Any]]] = []
+    for start, preset in (starts or {"": study.settings()}).items():
         other = as_values(preset)
-        differing = {key: value for key, value in run.settings.items() if value != other.get(key)}
-        if best is None or len(differing) < best[0]:
-            best = (len(differing), name, differing)
-    assert best is not None
-    for key, value in best[2].items():
+        differing = {key: value for key, value in settings.items() if value != other.get(key)}
+        options.append((start, differing))
+    command, differing = min(options, key=lambda option: len(option[1]))
+    for key, value in differing.items():
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        options.append(f" --{key.replace('_', '-')} {text}")
-    return f"larc study {study.kind} --preset {best[1]}{''.join(options)}"
+        command += f" --{key.replace('_', '-')} {shlex.quote(text)}"
+    for key, values in varied.items():
+        command += " --sweep " + shlex.quote(f"{key}={','.join(values)}")
+    return f"larc study {study.kind}{command}"
