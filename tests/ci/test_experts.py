@@ -94,7 +94,7 @@ def test_a_workflow_without_an_id_is_known_by_its_path():
 
 
 def test_weights_agree_with_exponential_weights_at_zero_delay():
-    """One round after another: multiply by exp(-loss) and normalize, as river's EWA does."""
+    """One round after another: multiply by exp(-loss) and normalize."""
     hedge = Hedge4()
     weights = np.full(len(EXPERTS), 1 / len(EXPERTS))
     for job in random_jobs(400):
