@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from larc.rules import SGD, Descent, UpdateRule
     from larc.scoring import CandidateLosses, Label, Limits
     from larc.state import SlowState
+    from larc.stream.controller import Controller
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
     from larc.training import AdamW, Trainer, TrainingSettings, train
@@ -25,6 +26,7 @@ _ROOMS = {
     "SGD": "larc.rules",
     "AdamW": "larc.training",
     "CandidateLosses": "larc.scoring",
+    "Controller": "larc.stream.controller",
     "Descent": "larc.rules",
     "Episode": "larc.learner",
     "Factors": "larc.residual",
@@ -53,6 +55,7 @@ __all__ = [
     "SGD",
     "AdamW",
     "CandidateLosses",
+    "Controller",
     "Descent",
     "Episode",
     "Factors",

@@ -6,7 +6,7 @@ the prompts kept from when the questions were asked; then the room takes the lab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -120,20 +120,24 @@ class Session:
             else:
                 self.episodes[path.name] = resting.setdefault(path.start, one.begin())
 
-    def ask(self, items: Sequence[Item]) -> dict[str, list[NDArray[np.float64]]]:
+    def ask(
+        self, items: Sequence[Item], only: Collection[str] | None = None
+    ) -> dict[str, list[NDArray[np.float64]]]:
         """Answer questions now; returns each path's probabilities, one array per item.
 
-        Every question is kept as it was put, under each view, until its label arrives.
+        Every question is kept as it was put, under each view, until its label arrives. With
+        ``only``, no other path is asked, and none costs anything.
         """
         put = self._put(items)
+        asked = self._among(only)
         requests = [
             (self.episodes[path.name], put[item.name][path.view], item.candidates)
-            for path in self.paths
+            for path in asked
             for item in items
         ]
         reads = [read.double().numpy() for read in self.learner.read_many(requests)]
         answers = {}
-        for number, path in enumerate(self.paths):
+        for number, path in enumerate(asked):
             own = reads[number * len(items) : (number + 1) * len(items)]
             answers[path.name] = [with_offsets(read, path.offsets) for read in own]
         self.pending.update(put)
@@ -145,17 +149,25 @@ class Session:
         self.pending.update(self._put(items))
         self.events += 1
 
+    def _among(self, only: Collection[str] | None) -> list[PathSpec]:
+        return [path for path in self.paths if only is None or path.name in only]
+
     def _put(self, items: Sequence[Item]) -> dict[str, dict[str, str]]:
         put = {item.name: dict(self.room.prompts(item)) for item in items}
         self._check_room_for(put)
         return put
 
-    def arrive(self, items: Sequence[Item]) -> dict[str, Update]:
-        """Learn from labels that arrive together; returns what each learning path's update did."""
+    def arrive(
+        self, items: Sequence[Item], only: Collection[str] | None = None
+    ) -> dict[str, Update]:
+        """Learn from labels that arrive together; returns what each learning path's update did.
+
+        With ``only``, every other path stays as it is, and costs nothing.
+        """
         missing = [item.name for item in items if item.name not in self.pending]
         if missing:
             raise LarcError(f"the label of {missing[0]!r} arrived, but it was never asked.")
-        learning = [path for path in self.paths if path.learns]
+        learning = [path for path in self._among(only) if path.learns]
         points = {path.name: _Point(self.episodes[path.name]) for path in learning}
         try:
             done = self._update(learning, items)

@@ -11,7 +11,15 @@ from typing import Any
 
 from larc.errors import LarcError
 from larc.settings import as_values, build, decisive, nearest
-from larc.studies import about, ci_queue, own_tasks, prefix_queue, programs, stream_queue
+from larc.studies import (
+    about,
+    ci_queue,
+    controller_queue,
+    own_tasks,
+    prefix_queue,
+    programs,
+    stream_queue,
+)
 from larc.studies.identity import data_hash
 from larc.studies.options import CISettings, EpisodicSettings, Execution, TaskSet
 from larc.studies.runs import Run
@@ -54,6 +62,12 @@ def _prefix(run: Run, prefix: Any, settings: Any, execution: Execution) -> None:
     from larc.studies.prefix import carry_out
 
     carry_out(run, prefix, settings, execution)
+
+
+def _controller(run: Run, about_run: Any, settings: Any, execution: Execution) -> None:
+    from larc.studies.controller import carry_out
+
+    carry_out(run, about_run, settings, execution)
 
 
 def _stream(run: Run, questions: Any, settings: Any, execution: Execution) -> None:
@@ -105,6 +119,15 @@ STUDIES = {
             {},
             prefix_queue.prefix_of,
             _prefix,
+            settle=about.settled,
+        ),
+        Study(
+            controller_queue.KIND,
+            "Let arriving labels decide which states of a finished CI run to trust.",
+            controller_queue.ControllerSettings,
+            {},
+            about.audited,
+            _controller,
             settle=about.settled,
         ),
     )

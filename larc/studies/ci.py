@@ -261,19 +261,20 @@ def _audit(work: Work, substrate: Substrate, display: Display) -> Files:
         work,
         audit_session(work, substrate),
         [job_item(job) for job in work.audit],
-        _Hedge(hedge_after(work.training)),
+        HedgeReference(hedge_after(work.training)),
         display,
         levels=("repository", "commit"),
     )
 
 
-class _Hedge:
+class HedgeReference:
     """HEDGE4 and its experts beside the paths."""
 
     def __init__(self, replay: HedgeReplay) -> None:
         self.replay = replay
 
     def ask(self, items: Sequence[Item]) -> dict[str, list[Sequence[float]]]:
+        """Return what HEDGE4 and each expert say to questions asked now."""
         forecasts = self.replay.ask([item.source for item in items])
         said: dict[str, list[Sequence[float]]] = {HEDGE: [f.mixture for f in forecasts]}
         for number, expert in enumerate(EXPERTS):
@@ -281,12 +282,15 @@ class _Hedge:
         return said
 
     def arrive(self, items: Sequence[Item]) -> None:
+        """Learn from labels that arrive together."""
         self.replay.arrive([item.source for item in items])
 
     def state(self) -> Any:
+        """Return everything the next event depends on, as JSON values."""
         return self.replay.state()
 
     def restore(self, state: Any) -> None:
+        """Go back to a saved state."""
         self.replay = HedgeReplay.from_state(state)
 
 

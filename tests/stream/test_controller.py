@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+
+import larc
+from larc.stream import Item, PathSpec, PlainRoom
+from larc.stream.forecaster import ForecasterSettings
+from larc.stream.naps import Naps
+from larc.stream.session import Session
+
+ANSWERS = ("up", "down", "flat")
+PATHS = (
+    PathSpec("reset", retention="reset"),
+    PathSpec("carry"),
+    PathSpec("sham", permuted=True),
+)
+SLEEPY = ForecasterSettings(naps=Naps(floor=0.2, term=4, first=4, longest=8))
+
+
+def controller_on(substrate, *, experts=(), settings=None):
+    slow = larc.SlowState.initial(substrate, rank=4, seed=3)
+    learner = larc.Learner(substrate, slow, larc.SGD(2.0))
+    session = Session(learner, PATHS, PlainRoom(), seed=5)
+    return larc.Controller(session, experts, settings)
+
+
+def item(number, label=1):
+    return Item(f"{number:03d}", number, number + 0.5, ANSWERS, label, prompt="Next: ")
+
+
+def run(controller, numbers, said=None):
+    answers = []
+    for number in numbers:
+        one = item(number)
+        experts = {name: [np.array(p)] for name, p in (said or {}).items()}
+        answers += controller.ask([one], experts)
+        controller.arrive([one])
+    return answers
+
+
+def loss(probabilities, label=1):
+    target = np.eye(len(ANSWERS))[label]
+    return 0.5 * float(np.square(np.asarray(probabilities) - target).sum())
+
+
+def test_trust_goes_to_the_state_that_learns_where_learning_helps(tiny):
+    controller = controller_on(tiny)
+    answers = run(controller, range(12))
+    weights = answers[-1].forecast.weights
+    assert max(weights, key=weights.get) == "carry"
+    assert loss(answers[-1].forecast.probabilities) < loss(answers[-1].said["reset"])
+
+
+def test_its_loss_stays_within_the_bound_of_every_predictor(tiny):
+    said = {"oracle": [0.01, 0.98, 0.01], "fool": [0.9, 0.05, 0.05]}
+    controller = controller_on(tiny, experts=tuple(said))
+    answers = run(controller, range(10), said)
+    mine = sum(loss(answer.forecast.probabilities) for answer in answers)
+    for name in (*said, "reset", "carry", "sham"):
+        theirs = sum(loss(answer.said[name]) for answer in answers)
+        assert mine - theirs <= controller.bound().total
+        assert controller.forecaster.regrets()[name] == pytest.approx(mine - theirs)
+
+
+def test_a_state_that_was_ruled_out_costs_nothing_and_can_come_back(tiny):
+    said = {"oracle": [0.0, 1.0, 0.0]}
+    substrate = larc.load_substrate("tiny")
+    controller = controller_on(substrate, experts=("oracle",), settings=SLEEPY)
+    states = controller.session.episodes
+    most, slept, woken, before = 0, 0, False, set()
+    for number in range(60):
+        asleep = {path.name for path in PATHS} - set(controller.awake)
+        substrate.ledger.clear()
+        factors = {name: states[name].factors for name in asleep}
+        answer = run(controller, [number], said)[0]
+        work = sum(entry.physical for entry in substrate.ledger.entries.values())
+        assert answer.said.keys() == {path.name for path in PATHS} - asleep | {"oracle"}
+        assert all(states[name].factors is own for name, own in factors.items())
+        if not asleep:
+            most = max(most, work)
+        elif asleep & {"carry", "sham"}:
+            slept += 1
+            assert work < most
+        woken = woken or bool(before - asleep)
+        before = asleep
+    assert slept > 5
+    assert woken
+
+
+def test_going_on_from_a_file_is_going_on(tiny, tmp_path):
+    said = {"oracle": [0.1, 0.8, 0.1]}
+    whole = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
+    expected = run(whole, range(14), said)
+    first = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
+    run(first, range(6), said)
+    first.ask([item(6)], {"oracle": [np.array(said["oracle"])]})  # its label is outstanding
+    first.save(tmp_path / "controller", {"note": 1})
+    again = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
+    assert again.restore(tmp_path / "controller") == {"note": 1}
+    again.arrive([item(6)])
+    rest = run(again, range(7, 14), said)
+    for mine, other in zip(rest, expected[7:], strict=True):
+        assert mine.forecast == other.forecast
+        assert mine.said.keys() == other.said.keys()
+    cold = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
+    assert run(cold, range(7, 14), said)[0].forecast != expected[7].forecast
+
+
+def test_what_cannot_be_restored_changes_nothing(tiny, tmp_path):
+    controller = controller_on(tiny)
+    run(controller, range(2))
+    controller.session.save(tmp_path / "plain")
+    controller.save(tmp_path / "mine")
+    other = controller_on(tiny, experts=("oracle",))
+    start = other.session.episodes["carry"].factors
+    for name, problem in (("plain", "no controller"), ("mine", "other predictors")):
+        with pytest.raises(larc.LarcError, match=problem):
+            other.restore(tmp_path / name)
+        assert other.session.episodes["carry"].factors is start
+
+
+def test_experts_answer_every_question(tiny):
+    controller = controller_on(tiny, experts=("oracle",))
+    with pytest.raises(larc.LarcError, match="each answer every question"):
+        controller.ask([item(0)])
+    with pytest.raises(larc.LarcError, match="give one for each"):
+        controller.ask([item(0)], {"oracle": [np.ones(3) / 3]}, contexts=("a", "b"))
+    assert not controller.session.pending
