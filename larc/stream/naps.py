@@ -1,0 +1,170 @@
+"""Which predictors are worth their cost now: those ruled out sleep, and are woken to be tried.
+
+A predictor serves terms of so many labels. It is judged at the end of a term, and sleeps if its
+mean weight was below a floor, it lost at least as much as the forecaster over the term, and no
+context that has had a term's labels of its own trusts it now. After a nap, counted in labels, it
+serves another term: each nap is twice as long as the last, until it earns its floor. All of it
+follows from the labels; nothing is drawn at random.
+
+While it sleeps a predictor keeps its weight, as if it lost what the forecaster loses, and shares
+raise it. No bound gets worse; but what is promised against a predictor is promised only over the
+questions that it answered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from larc.errors import LarcError
+from larc.stream.brier_game import Floats
+
+
+@dataclass(frozen=True)
+class Naps:
+    """When predictors sleep.
+
+    Attributes
+    ----------
+    floor
+        The mean weight that keeps a predictor awake; below one over their number.
+    term
+        The labels after which it is judged.
+    first, longest
+        The first nap, and the longest, in labels.
+    """
+
+    floor: float = 0.01
+    term: int = 64
+    first: int = 64
+    longest: int = 4096
+
+    def __post_init__(self) -> None:
+        if not (0 < self.floor < 1 and self.term > 0 and 0 < self.first <= self.longest):
+            raise LarcError("naps need a floor between 0 and 1, a term, and first up to longest.")
+
+
+class Sleepers:
+    """Who is awake.
+
+    Parameters
+    ----------
+    predictors
+        How many there are.
+    naps
+        When they sleep; ``None`` for never.
+    free
+        Those that cost nothing and never sleep.
+
+    Examples
+    --------
+    >>> sleepers = Sleepers(2, Naps(term=2, first=3), free=[])
+    >>> seen, weights, gains = np.ones(2), np.array([1.0, 0.0]), np.array([0.0, -1.0])
+    >>> for _ in range(6):
+    ...     sleepers.learn(seen * sleepers.awake, weights, gains, lambda: np.zeros(2))
+    ...     print(sleepers.awake)
+    [ True  True]
+    [ True False]
+    [ True False]
+    [ True False]
+    [ True  True]
+    [ True  True]
+    """
+
+    def __init__(self, predictors: int, naps: Naps | None, free: list[int]) -> None:
+        if naps is not None and naps.floor * predictors >= 1:
+            raise LarcError(f"a floor of {naps.floor} would put all to sleep; lower it.")
+        self.naps = naps
+        self.awake: NDArray[np.bool_] = np.ones(predictors, dtype=bool)
+        self.labels = 0
+        self._may = np.ones(predictors, dtype=bool)
+        self._may[free] = False
+        # Of the term being served: labels, weights and what it gained on the forecaster.
+        self._served: Floats = np.zeros((3, predictors))
+        self._nap: list[int] = [naps.first if naps else 0] * predictors
+        self._until: list[int] = [0] * predictors
+        self._soonest = math.inf
+
+    def learn(
+        self,
+        answered: Floats,
+        weights: Floats,
+        gains: Floats,
+        peaks: Callable[[], Floats],
+    ) -> None:
+        """Take in a label.
+
+        Parameters
+        ----------
+        answered
+            One for who had answered the question, zero for others.
+        weights
+            What weight they had.
+        gains
+            How much more the forecaster lost than each of them.
+        peaks
+            Gives each predictor's greatest weight in any context that has a term's labels.
+        """
+        if self.naps is None:
+            return
+        self.labels += 1
+        if self.labels >= self._soonest:
+            self._wake()
+        serving = answered * self.awake
+        self._served[0] += serving
+        self._served[1] += weights * serving
+        self._served[2] += gains * serving
+        if self._served[0].max() >= self.naps.term:
+            for index in np.flatnonzero(self._served[0] >= self.naps.term).tolist():
+                self._judge(index, self.naps, peaks)
+
+    def _wake(self) -> None:
+        for index in np.flatnonzero(~self.awake).tolist():
+            if self._until[index] <= self.labels:
+                self.awake[index] = True
+                self._served[:, index] = 0.0
+        self._look()
+
+    def _look(self) -> None:
+        asleep = np.flatnonzero(~self.awake).tolist()
+        self._soonest = min((self._until[index] for index in asleep), default=math.inf)
+
+    def _judge(self, index: int, naps: Naps, peaks: Callable[[], Floats]) -> None:
+        labels, weight, gain = self._served[:, index].tolist()
+        self._served[:, index] = 0.0
+        if weight >= naps.floor * labels:
+            self._nap[index] = naps.first
+        elif (
+            self._may[index] and gain <= 0 and self.awake.sum() > 1 and peaks()[index] < naps.floor
+        ):
+            self.awake[index] = False
+            self._until[index] = self.labels + self._nap[index]
+            self._nap[index] = min(2 * self._nap[index], naps.longest)
+            self._look()
+
+    def state(self) -> dict[str, Any]:
+        """Return everything, as JSON values."""
+        return {
+            "awake": self.awake.tolist(),
+            "labels": self.labels,
+            "served": self._served.tolist(),
+            "nap": list(self._nap),
+            "until": list(self._until),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state of sleepers with the same settings."""
+        awake, served = np.array(state["awake"], dtype=bool), np.array(state["served"], dtype=float)
+        nap, until = [int(n) for n in state["nap"]], [int(n) for n in state["until"]]
+        if awake.shape != self.awake.shape or served.shape != self._served.shape:
+            raise ValueError("an array has the wrong size")
+        if not len(nap) == len(until) == len(awake):
+            raise ValueError("a list has the wrong size")
+        self.awake, self._served = awake, served
+        self._nap, self._until, self.labels = nap, until, int(state["labels"])
+        self._look()

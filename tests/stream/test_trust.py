@@ -1,0 +1,48 @@
+import pytest
+
+from larc.stream.forecaster import Forecaster, ForecasterSettings
+from tests.stream.forecasts import names_of, play, skilled
+
+
+def test_it_reports_whom_it_trusted_when_and_why():
+    questions = skilled(seed=9, count=900, predictors=3, period=450, delay=10)
+    forecaster = Forecaster(names_of(questions))
+    played = play(forecaster, questions)
+    trust = forecaster.report()
+    said = [forecast for forecast, _ in played.forecasts.values()]
+    for name, standing in trust.standings.items():
+        assert standing.asked == standing.labels == 900
+        assert standing.mean_weight == pytest.approx(
+            sum(forecast.weights[name] for forecast in said) / 900
+        )
+        assert standing.led == sum(
+            max(forecast.weights, key=forecast.weights.get) == name for forecast in said
+        )
+        assert standing.regret == pytest.approx(forecaster.regrets()[name])
+        assert standing.regret == pytest.approx(sum(played.own) - standing.loss)
+    assert sum(standing.led for standing in trust.standings.values()) == 900
+    # The turn that lasts comes some time after the better one became the worse.
+    last = trust.turns[-1]
+    assert 450 < last.labels < 700
+    assert last.asked > last.labels
+    assert last.gain > 1
+    assert last.weight > 1 / 3
+    assert [turn.before for turn in trust.turns[1:]] == [turn.after for turn in trust.turns[:-1]]
+
+
+def test_a_predictor_that_did_not_answer_is_not_judged_on_it():
+    forecaster = Forecaster(["a", "b"], ForecasterSettings(contexts=0))
+    forecaster.predict("q", {"a": [1, 0], "b": [0, 1]})
+    forecaster.predict("r", {"a": [1, 0]})
+    forecaster.learn([("q", 1), ("r", 1)])
+    standings = forecaster.report().standings
+    assert (standings["a"].labels, standings["b"].labels) == (2, 1)
+    assert standings["a"].loss == pytest.approx(2)
+    assert standings["b"].loss == pytest.approx(0)
+    assert standings["b"].mean_weight == pytest.approx(0.5)
+
+
+def test_nobody_is_trusted_before_there_is_evidence():
+    trust = Forecaster(["a", "b"]).report()
+    assert trust.turns == ()
+    assert trust.standings["a"].mean_weight == 0
