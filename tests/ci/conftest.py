@@ -1,10 +1,12 @@
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from larc.ci import Job
+from tests.ci.fetches import fill
+from tests.ci.github_server import GitHubServer
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +45,17 @@ def make_row() -> Callable[..., dict[str, object]]:
 def make_job() -> Callable[..., Job]:
     base = Job("o/r", 5, "ci.yml", "CI", "push", "build", "c0ffee", 100, 110, 0, 1, 3, 1)
     return lambda **changes: base._replace(**changes)
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def server() -> Iterator[GitHubServer]:
+    with GitHubServer() as server:
+        fill(server, 6)
+        yield server
