@@ -12,15 +12,18 @@ RESULTS = sorted((Path(__file__).parents[1] / "results").glob("*/config.json"))
 
 
 @pytest.mark.parametrize("config", RESULTS, ids=lambda path: path.parent.name)
-def test_a_published_result_is_verified_and_its_tables_are_made_again(config, tmp_path):
+def test_a_published_result_is_verified_and_its_report_is_made_again(config, tmp_path):
     published = config.parent
     assert main(["verify", str(published)]) == 0
     copy = tmp_path / "copy"
     shutil.copytree(published, copy)
     shutil.rmtree(copy / "tables")
+    (copy / "report.html").unlink()
     assert main(["report", str(copy)]) == 0
-    for table in sorted((published / "tables").iterdir()):
-        assert (copy / "tables" / table.name).read_bytes() == table.read_bytes(), table.name
+    made = [*(published / "tables").iterdir(), published / "report.md", published / "report.html"]
+    for path in sorted(made):
+        again = copy / path.relative_to(published)
+        assert again.read_bytes() == path.read_bytes(), path.name
 
 
 def test_the_quick_result_shows_what_feedback_is_worth():

@@ -56,6 +56,7 @@ def test_a_run_explains_itself(smoke):
         "config.json",
         "evidence.jsonl",
         "manifest.json",
+        "report.html",
         "report.md",
         "tables",
         "figures",
@@ -204,9 +205,13 @@ def test_ray_gives_the_same_predictions(tmp_path):
     assert predictions(tmp_path / "ray") == predictions(tmp_path / "serial")
 
 
-def test_a_sweep_is_one_command_with_one_report(tmp_path):
+def test_a_sweep_is_one_command_with_one_report(tmp_path, capsys):
     out = tmp_path / "sweep"
     assert small(out, "--sweep", "boundary=0,2", "--sweep", "rule=sgd:1.0,sgd:0.1") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"the report is {out / 'report.html'}"
+    page = (out / "report.html").read_text()
+    assert "--sweep boundary=0,2 --sweep rule=sgd:1.0,sgd:0.1</pre>" in page
+    assert 'href="boundary%3D2%2Crule%3Dsgd_0.1/report.html"' in page
     table = (out / "tables" / "sweep.md").read_text()
     assert table.count("| adapted |") == 4
     assert "| boundary | rule | Arm |" in table
