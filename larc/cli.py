@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
-from larc.commands import adapter, ci, fetch, report, study, verify
+from larc.commands import (
+    adapter,
+    ci,
+    completion,
+    demo,
+    export,
+    fetch,
+    package,
+    report,
+    study,
+    verify,
+)
+from larc.commands.parsing import Parser
 from larc.errors import LarcError
-from larc.settings import nearest
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -20,50 +31,43 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code.
-
-    0: done. 1: refused, with one sentence that says what to do. 2: the command line was wrong.
-    130: interrupted.
-    """
+    """Run one command and return its exit code, one of those that ``larc --help`` lists."""
     parser = _parser()
-    known, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        options = getattr(known, "options", [])
-        name = unknown[0].split("=")[0]
-        print(f"larc: there is no option {name}; {nearest(name, options)}", file=sys.stderr)
-        return USAGE
-    if not hasattr(known, "run"):
+    try:
+        known = parser.parse_args(arguments)
+    except SystemExit as done:  # help was asked for, or the command line is wrong
+        return int(done.code or OK)
+    if not hasattr(known, "perform"):
         parser.print_help()
         return USAGE
     try:
-        known.run(known)
+        known.perform(known)
+        sys.stdout.flush()
     except LarcError as error:
         print(f"larc: {error}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
-        print("larc: interrupted; the same command carries on from here.", file=sys.stderr)
+        again = shlex.join(["larc", *(sys.argv[1:] if arguments is None else arguments)])
+        print(f"larc: interrupted; {known.stopped}: {again}", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # whoever read the answer has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return OK
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="larc", description="Learning from feedback inside a frozen language model."
+def _parser() -> Parser:
+    parser = Parser(
+        prog="larc",
+        usage="larc COMMAND ...",
+        description="Learning from feedback inside a frozen language model.",
+        epilog=f"exit codes: {OK} done, {REFUSED} refused (the sentence says what to do), {USAGE} "
+        f"wrong command line, {INTERRUPTED} stopped",
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for one in (fetch, study, ci, report, verify, adapter):
+    parser.set_defaults(parser=parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="larc")
+    for one in (fetch, demo, study, ci, report, verify, export, package, adapter, completion):
         one.add(commands)
-    _tell_options(parser)
     return parser
-
-
-def _tell_options(parser: argparse.ArgumentParser) -> None:
-    """Let every command know its own options, for the nearest one to a mistyped name."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                command.set_defaults(options=list(command._option_string_actions))
-                _tell_options(command)
 
 
 if __name__ == "__main__":

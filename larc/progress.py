@@ -29,16 +29,7 @@ class Display:
     """
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description:28}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[loss]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self._progress = _bars()
         self._units: TaskID | None = None
         self._unit: TaskID | None = None
 
@@ -46,7 +37,7 @@ class Display:
     def over(self, units: int, done: int) -> Iterator[None]:
         """Show the display while a number of units is worked on."""
         with self._progress:
-            self._units = self._progress.add_task("units", total=units, completed=done, loss="")
+            self._units = self._progress.add_task("units", total=units, completed=done, note="")
             try:
                 yield
             finally:
@@ -58,12 +49,12 @@ class Display:
         """Show the unit that is worked on now."""
         if self._unit is not None:
             self._progress.remove_task(self._unit)
-        self._unit = self._progress.add_task(name, total=total or None, completed=done, loss="")
+        self._unit = self._progress.add_task(name, total=total or None, completed=done, note="")
 
     def update(self, done: int, loss: float) -> None:
         """Show how far the unit is."""
         if self._unit is not None:
-            self._progress.update(self._unit, completed=done, loss=f"loss {loss:.4f}")
+            self._progress.update(self._unit, completed=done, note=f"loss {loss:.4f}")
 
     def finished(self, name: str) -> None:
         """Count a unit as done."""
@@ -84,3 +75,42 @@ def tracked(what: str, total: int) -> Iterator[Callable[[int, float], None]]:
     with display.over(units=1, done=0):
         display.unit(what, total, 0)
         yield display.update
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[str, int, int, str], None]]:
+    """Show work whose extent is found out on the way; yields what to call as it goes on.
+
+    It is told what is counted now, how many are done, of how many, and a sentence or nothing.
+
+    Examples
+    --------
+    >>> with counting() as tell:
+    ...     tell("pages", 1, 2, "")
+    ...     tell("files", 0, 10, "waiting for the server")
+    """
+    bars = _bars()
+    shown: dict[str, TaskID] = {}
+    with bars:
+
+        def tell(what: str, done: int, total: int, note: str) -> None:
+            if what not in shown:
+                shown[what] = bars.add_task(what, total=total, completed=done, note=note)
+            bars.update(shown[what], completed=done, total=total, note=note)
+
+        yield tell
+
+
+def _bars() -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description:28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        # A unit may take many minutes; the time left is known from the second one on.
+        speed_estimate_period=24 * 3600,
+    )

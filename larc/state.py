@@ -12,7 +12,7 @@ from larc.errors import LarcError
 from larc.files import whole_directory, write_whole
 from larc.pretrained import read_layout, write_layout
 from larc.residual import Factors, initial_factors
-from larc.stored import pack_state, unpack_state, whole
+from larc.stored import pack_state, read_content, unpack_state, whole
 from larc.substrate.frozen import Substrate
 from larc.substrate.identity import hash_json, hash_tensors
 
@@ -213,3 +213,20 @@ class SlowState:
                 f"the state belongs to substrate {self.substrate[:12]}… and {substrate.name} is "
                 f"{substrate.identity.digest[:12]}…; use a state made on this substrate."
             )
+
+
+def read_slow(path: str | Path) -> SlowState:
+    """Return the slow state of a file, such as a run keeps, or of a package directory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from larc.substrate import load_substrate
+    >>> slow, path = SlowState.initial(load_substrate("tiny"), seed=1), tempfile.mktemp()
+    >>> write_whole(path, slow.to_bytes())
+    >>> read_slow(path).digest == slow.digest
+    True
+    """
+    if Path(path).is_dir():
+        return SlowState.from_pretrained(path)
+    return SlowState.from_bytes(read_content(path, SLOW_FILE), str(path))

@@ -25,7 +25,7 @@ from larc.substrate.identity import hash_json, hash_tensors
 #: By the version they are for: what turns the facts of that version into those of the next.
 Upgrades = Mapping[int, Callable[[Any], Any]]
 # What taking apart something of another shape raises, nested too deeply included.
-_MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError)
+_MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError)
 _KIND = re.compile(r"(.+), version ([0-9]{1,9})")
 
 
@@ -119,14 +119,18 @@ def load_state(
     path: str | Path, kind: str, upgrades: Upgrades | None = None
 ) -> tuple[dict[str, Tensor], Any]:
     """Read what `save_state` wrote."""
+    return unpack_state(read_content(path, kind), kind, str(path), upgrades)
+
+
+def read_content(path: str | Path, kind: str) -> bytes:
+    """Return what a file holds, or say that none of that kind is there."""
     try:
-        content = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except FileNotFoundError as error:
         raise LarcError(f"there is no file {path}; give one that was saved as a {kind}.") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise LarcError(f"{path} could not be read ({reason}).") from error
-    return unpack_state(content, kind, str(path), upgrades)
 
 
 def _parsed(kind: Any) -> tuple[str, int]:

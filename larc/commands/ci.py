@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import sys
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 
-from larc.commands.common import Commands, command
+from larc.commands.common import ONWARD, Commands, command
 from larc.errors import LarcError
 
 
@@ -26,12 +27,14 @@ def add(commands: Commands) -> None:
         metavar="OLD=NEW",
         help="count a repository under its later name",
     )
-    get = command(parts, "fetch", "Fetch a repository's job history from GitHub.", _ci_fetch)
+    sentence = "Fetch a repository's job history from GitHub."
+    get = command(parts, "fetch", sentence, _ci_fetch, stopped=ONWARD)
     get.add_argument("repository", metavar="OWNER/REPO")
     get.add_argument("--since", required=True, metavar="DATE")
     get.add_argument("--until", required=True, metavar="DATE")
     get.add_argument("--out", required=True, metavar="FILE")
     get.add_argument("--base-url", default="https://api.github.com", metavar="URL")
+    get.add_argument("--json", action="store_true", help="answer in JSON")
 
 
 def _ci_baseline(arguments: argparse.Namespace) -> None:
@@ -58,20 +61,17 @@ def _ci_baseline(arguments: argparse.Namespace) -> None:
 
 
 def _ci_fetch(arguments: argparse.Namespace) -> None:
-    from larc.ci.fetching import FetchProgress, fetch_jobs
+    from larc.ci.fetching import fetch_jobs
+    from larc.progress import counting
 
-    def said(progress: FetchProgress) -> None:
-        line = f"{progress.stage}: {progress.done} of {progress.total} {progress.note}"
-        if sys.stderr.isatty():
-            print(f"\r{line:78}", end="", file=sys.stderr, flush=True)
-
-    report = fetch_jobs(
-        arguments.repository,
-        since=arguments.since,
-        until=arguments.until,
-        out=Path(arguments.out),
-        base_url=arguments.base_url,
-        token=os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN"),
-        on_progress=said,
-    )
-    print(report)
+    with counting() as tell:
+        report = fetch_jobs(
+            arguments.repository,
+            since=arguments.since,
+            until=arguments.until,
+            out=Path(arguments.out),
+            base_url=arguments.base_url,
+            token=os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN"),
+            on_progress=lambda now: tell(now.stage, now.done, now.total, now.note),
+        )
+    print(json.dumps({**asdict(report), "out": str(report.out)}) if arguments.json else report)

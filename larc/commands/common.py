@@ -10,15 +10,26 @@ from typing import Any
 Commands = Any  # what argparse calls an action of subparsers, which has no public type
 
 
+ANEW = "nothing was kept; the same command starts anew"
+ONWARD = "what was done is kept; the same command goes on from there"
+
+
 def command(
-    commands: Commands, name: str, sentence: str, run: Callable[[argparse.Namespace], None] | None
+    commands: Commands,
+    name: str,
+    sentence: str,
+    run: Callable[[argparse.Namespace], None] | None,
+    *,
+    stopped: str = ANEW,
 ) -> argparse.ArgumentParser:
-    """Declare a command, with one sentence that says what it does."""
-    made: argparse.ArgumentParser = commands.add_parser(
-        name, help=sentence, description=sentence, allow_abbrev=False
-    )
+    """Declare a command: one sentence on what it does, and one on what is left when it is stopped.
+
+    The command line that was stopped is written after the second.
+    """
+    made: argparse.ArgumentParser = commands.add_parser(name, help=sentence, description=sentence)
     if run is not None:
-        made.set_defaults(run=run)
+        # Not `run`: a study may have a setting of that name.
+        made.set_defaults(perform=run, stopped=stopped)
     return made
 
 

@@ -10,7 +10,7 @@ from larc.errors import LarcError
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    sentence = "Package a run's slow states with their lineage, for the Hub or anybody."
+    sentence = "Package a run's slow states with their lineage."
     package = command(commands, "package", sentence, _package)
     package.add_argument("path", metavar="RUN")
     package.add_argument("--out", required=True, metavar="DIR", help="the directory to make")

@@ -1,8 +1,9 @@
-"""``larc report``: tables and figures of a run."""
+"""``larc report``: the page, tables and figures of a run."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from larc.commands.common import Commands, command
@@ -10,20 +11,22 @@ from larc.commands.common import Commands, command
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    report = command(commands, "report", "Write a run's tables and figures.", _report)
+    report = command(commands, "report", "Write a run's report: page, tables, figures.", _report)
     report.add_argument("path", metavar="RUN")
+    report.add_argument("--json", action="store_true", help="answer in JSON, on one line")
 
 
 def _report(arguments: argparse.Namespace) -> None:
     from larc.studies.runs import Run
 
-    say_report(Run(arguments.path))
+    say_report(Run(arguments.path), as_json=arguments.json)
 
 
-def say_report(run: Any) -> None:
-    """Write a run's report and say where it is."""
+def say_report(run: Any, *, as_json: bool) -> None:
+    """Write a run's report and say where it is; in JSON also what it found."""
+    from larc.reports.headline import headline
     from larc.reports.writing import write_report
 
     with run.locked():
         place = write_report(run)
-    print(f"the report is {place}")
+    print(json.dumps(headline(run)) if as_json else f"the report is {place}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from larc.commands.common import Commands, command, given
+from larc.commands.common import ONWARD, Commands, command, given
 from larc.commands.report import say_report
 from larc.settings import add_options, build, read_yaml
 
@@ -18,11 +18,13 @@ def add(commands: Commands) -> None:
     study = command(commands, "study", "Run a study, or go on with one that stopped.", None)
     kinds = study.add_subparsers(title="studies", metavar="STUDY", required=True)
     for kind, chosen in STUDIES.items():
-        one = command(kinds, kind, chosen.sentence, _study)
+        one = command(kinds, kind, chosen.sentence, _study, stopped=ONWARD)
+        named = "PRESET" if chosen.presets else "NAME OF THE RUN"
         one.set_defaults(study=kind)
-        one.add_argument("--preset", choices=list(chosen.presets), default="quick")
+        if chosen.presets:
+            one.add_argument("--preset", choices=list(chosen.presets), default="quick")
         one.add_argument("--config", metavar="FILE", help="settings from a YAML file")
-        one.add_argument("--out", metavar="DIR", help="the run's directory [runs/STUDY-PRESET]")
+        one.add_argument("--out", metavar="DIR", help=f"the run's directory [runs/{kind}-{named}]")
         one.add_argument(
             "--sweep",
             action="append",
@@ -30,10 +32,13 @@ def add(commands: Commands) -> None:
             metavar="NAME=A,B",
             help="vary a setting; give it again to vary another",
         )
+        one.add_argument("--json", action="store_true", help="answer in JSON, on one line")
         add_options(one.add_argument_group("settings"), chosen.settings)
         add_options(one.add_argument_group("where it is done"), Execution)
-    final = command(kinds, "final", "Make a run's one final evaluation on reserved groups.", _final)
+    sentence = "Make a run's one final evaluation on reserved groups."
+    final = command(kinds, "final", sentence, _final, stopped=ONWARD)
     final.add_argument("path", metavar="RUN")
+    final.add_argument("--json", action="store_true", help="answer in JSON, on one line")
     add_options(final, Execution)
 
 
@@ -42,21 +47,22 @@ def _study(arguments: argparse.Namespace) -> None:
     from larc.studies.options import Execution
 
     study = STUDIES[arguments.study]
-    settings = study.presets[arguments.preset]
+    settings = study.presets[arguments.preset] if study.presets else study.settings()
     if arguments.config:
         settings = build(study.settings, read_yaml(arguments.config), settings)
     settings = build(study.settings, given(arguments, study.settings), settings)
     execution = build(Execution, given(arguments, Execution))
-    out = Path(arguments.out or f"runs/{study.kind}-{arguments.preset}")
+    name = arguments.preset if study.presets else Path(settings.run).name
+    out = Path(arguments.out or f"runs/{study.kind}-{name}")
     finished = is_finished(out)
     if arguments.sweep:
         run = run_sweep(study, settings, parse_sweep(study, arguments.sweep), out, execution)
     else:
         run = run_study(study, settings, out, execution)
-    if finished:
-        print(f"{out} is finished already; its report is {out / 'report.md'}")
+    if finished and not arguments.json:
+        print(f"{out} is finished already; its report is {out / 'report.html'}")
         return
-    say_report(run)
+    say_report(run, as_json=arguments.json)
 
 
 def _final(arguments: argparse.Namespace) -> None:
@@ -66,4 +72,4 @@ def _final(arguments: argparse.Namespace) -> None:
 
     run = Run(arguments.path)
     final_evaluation(run, build(Execution, given(arguments, Execution)))
-    say_report(run)
+    say_report(run, as_json=arguments.json)

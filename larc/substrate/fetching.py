@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,15 @@ def cache_directory() -> Path:
     return (Path(base).expanduser() / "larc").absolute()
 
 
+def is_fetched(name: str) -> bool:
+    """Whether a model was brought to this machine."""
+    return (cache_directory() / name / "config.json").is_file()
+
+
 def cached_model(name: str) -> Path:
     """Return the directory of a fetched model, or say how to fetch it."""
     directory = cache_directory() / name
-    if not (directory / "config.json").is_file():
+    if not is_fetched(name):
         raise LarcError(f"{name} is not on this machine yet; run `larc fetch {name}`.")
     return directory
 
@@ -193,9 +198,20 @@ def _convert(gguf: Path, target: Path) -> None:
             _scratch(target.parent, ".converting-") as place,
             quiet_unless_terminal(),
         ):
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                str(gguf.parent), gguf_file=gguf.name, dtype="float32", trust_remote_code=False
+            loader: Any = AutoModelForCausalLM
+            loaded, about = loader.from_pretrained(
+                str(gguf.parent),
+                gguf_file=gguf.name,
+                dtype="float32",
+                trust_remote_code=False,
+                output_loading_info=True,
             )
+            absent = sorted(about["missing_keys"])
+            if absent:  # transformers would go on with random numbers in their place
+                raise LarcError(
+                    f"{gguf.name} lacks {len(absent)} of its weights, such as {absent[0]}; get a "
+                    "whole copy."
+                )
             tokenizer: Any = AutoTokenizer.from_pretrained(
                 str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False
             )
@@ -219,5 +235,4 @@ def _convert(gguf: Path, target: Path) -> None:
     except LarcError:
         raise
     except Exception as error:  # whatever the readers behind this raise on a damaged file
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise LarcError(f"{gguf.name} could not be converted ({reason}).") from error
+        raise LarcError(f"{gguf.name} could not be converted ({reason(error)}).") from error

@@ -1,0 +1,246 @@
+"""States for other software: a learned state as a PEFT adapter, or as a plain model.
+
+At the input boundary ``h`` is a row of the embedding table ``E``, so ``h + B A h`` is that row of
+``E + (E A^T) B^T``: a LoRA on the embedding, or simply another table. The output head never sees
+the residual; where it shares the table, it keeps the old one.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from larc.errors import LarcError
+from larc.files import whole_directory
+from larc.learner import EPISODE_FILE, Episode
+from larc.residual import Factors, apply_residual
+from larc.state import SlowState, read_slow
+from larc.stored import load_state, whole
+from larc.substrate.adapter import LINEAGE_FILE
+from larc.substrate.fetching import quiet_unless_terminal
+from larc.substrate.frozen import Substrate
+
+Form = Literal["peft", "merged"]
+
+# How far the exported logits may be from the state's own, relative to the logits' spread. Sums are
+# formed in another order; in bfloat16 the embeddings are rounded before and not after the sum.
+_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how far its logits are from the state's own.
+
+    ``difference`` is the root mean square over a row of tokens, relative to the logits' own spread.
+    """
+
+    out: Path
+    form: Form
+    difference: float
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """Factors, where they belong, and the digest of the substrate they belong to."""
+
+    factors: Factors
+    boundary: int
+    substrate: str
+
+
+def export_state(
+    substrate: Substrate, state: SlowState | Episode | str | Path, out: str | Path, *, to: Form
+) -> Exported:
+    """Write a state at the input boundary so that it can be used without this package.
+
+    What is written is loaded again and compared with the state before it gets its name.
+
+    Parameters
+    ----------
+    substrate
+        The model the state was made on.
+    state
+        A slow state, an episode, or a file or directory that holds one.
+    out
+        The directory to make.
+    to
+        ``"peft"``: an adapter for ``peft.PeftModel.from_pretrained``. Load it beside the model and
+        leave it there: where the head shares the embedding, PEFT's own merging would change both.
+        ``"merged"``: a model directory for ``AutoModelForCausalLM.from_pretrained`` and its
+        tokenizer, the head with a table of its own.
+
+    Raises
+    ------
+    LarcError
+        If the state belongs elsewhere, is inside the model, or could not be reproduced.
+
+    Examples
+    --------
+    >>> import larc, tempfile
+    >>> substrate = larc.load_substrate("tiny")
+    >>> slow = larc.SlowState.initial(substrate, seed=1)
+    >>> done = export_state(substrate, slow, Path(tempfile.mkdtemp()) / "plain", to="merged")
+    >>> (done.out / "config.json").is_file(), done.difference < 1e-5
+    (True, True)
+    """
+    if to not in get_args(Form):
+        raise LarcError(
+            f"a state cannot be exported to {to!r}; choose {' or '.join(get_args(Form))}."
+        )
+    residual = _checked(substrate, residual_of(state), to)
+    write = _write_peft if to == "peft" else _write_merged
+    with whole_directory(out) as place, quiet_unless_terminal():
+        difference = _difference(substrate, residual, write(substrate, residual, place))
+    return Exported(Path(out), to, difference)
+
+
+def residual_of(state: SlowState | Episode | str | Path) -> Residual:
+    """Return the residual of a state, or of a file or directory that holds one."""
+    if isinstance(state, Episode):
+        return Residual(state.factors, state.slow.boundary, state.slow.substrate)
+    if not isinstance(state, SlowState):
+        path = Path(state)
+        if _says_episode(path):
+            tensors, facts = load_state(path, EPISODE_FILE)
+            with whole(path, EPISODE_FILE):
+                factors = Factors(tensors["A"], tensors["B"])
+                return Residual(factors, int(facts["boundary"]), str(facts["substrate"]))
+        state = read_slow(path)
+    return Residual(state.factors, state.boundary, state.substrate)
+
+
+def _says_episode(path: Path) -> bool:
+    """Whether a file calls itself an episode; if it is damaged, reading it will say so."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return EPISODE_FILE.partition(",")[0].encode() in file.read(min(size, 2**20))
+
+
+def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
+    if residual.boundary > 0:
+        raise LarcError(
+            f"this state is before layer {residual.boundary}; only one at the input (boundary 0) "
+            "is a change of weights: use it with larc, or train one with --boundary 0."
+        )
+    if residual.substrate != substrate.identity.digest:
+        raise LarcError(
+            f"the state belongs to substrate {residual.substrate[:12]}… and {substrate.name} is "
+            f"{substrate.identity.digest[:12]}…; name the model, adapter and precision it was made "
+            "on."
+        )
+    if to == "peft" and substrate.identity.adapter:
+        raise LarcError(
+            f"{substrate.name} has an adapter of its own, and one PEFT directory holds one "
+            "adapter; export to merged, which takes both in."
+        )
+    return Residual(residual.factors.to(substrate.device), 0, residual.substrate)
+
+
+def _write_peft(substrate: Substrate, residual: Residual, place: Path) -> Any:
+    """Write the adapter, and return a copy of the model with it."""
+    try:
+        from peft import LoraConfig, PeftModel
+    except ImportError as error:
+        raise LarcError(
+            "an export to peft needs PEFT; install it with `pip install larc[adapter]`."
+        ) from error
+    name, table = _embedding(substrate)
+    factors = residual.factors
+    # alpha = r: PEFT multiplies by alpha / r.
+    config = LoraConfig(
+        r=factors.rank,
+        lora_alpha=factors.rank,
+        target_modules=[name],
+        task_type="CAUSAL_LM",
+        inference_mode=True,
+        base_model_name_or_path=substrate.name,
+    )
+    config.save_pretrained(str(place))
+    tensors = {
+        f"base_model.model.{name}.lora_embedding_A": factors.A @ table.float().T,
+        f"base_model.model.{name}.lora_embedding_B": factors.B,
+    }
+    kept = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
+    save_file(kept, place / "adapter_model.safetensors", metadata={"format": "pt"})
+    lineage = {"substrate": asdict(substrate.identity), "residual": {"rank": factors.rank}}
+    (place / LINEAGE_FILE).write_text(json.dumps(lineage, indent=1) + "\n", encoding="utf-8")
+    with warnings.catch_warnings():
+        # PEFT warns that a tied head is not adapted; that it is not is what is wanted.
+        warnings.filterwarnings("ignore", message=".*tie_word_embeddings")
+        # A copy, because PEFT puts its layers into the model it is given.
+        return PeftModel.from_pretrained(copy.deepcopy(substrate.model), str(place))
+
+
+def _write_merged(substrate: Substrate, residual: Residual, place: Path) -> Any:
+    """Write the model, and return it as it is read back."""
+    from transformers import AutoModelForCausalLM
+
+    model: Any = substrate.model
+    name, _ = _embedding(substrate)
+    weights = _plain_weights(model)
+    table = weights[f"{name}.weight"]
+    head = next(
+        key for key, module in model.named_modules() if module is model.get_output_embeddings()
+    )
+    # The head is given its own copy of the table first, whether or not it shared the embedding's.
+    weights[f"{head}.weight"] = weights.get(f"{head}.weight", table).clone()
+    weights[f"{name}.weight"] = apply_residual(table, residual.factors)
+    plain = copy.copy(model)
+    plain.config = copy.deepcopy(model.config)
+    for config in (plain.config, plain.config.get_text_config()):
+        config.tie_word_embeddings = False
+    plain.save_pretrained(str(place), state_dict=weights)
+    substrate.tokenizer.save_pretrained(str(place))
+    return AutoModelForCausalLM.from_pretrained(str(place), dtype=substrate.dtype)
+
+
+def _embedding(substrate: Substrate) -> tuple[str, Tensor]:
+    embedding: Any = substrate.model.get_input_embeddings()
+    name = next(key for key, module in substrate.model.named_modules() if module is embedding)
+    return name, embedding.weight.detach()
+
+
+def _plain_weights(model: Any) -> dict[str, Tensor]:
+    """Return the weights under the model's own names, an injected adapter added to them."""
+    weights = {
+        name.replace(".base_layer.", "."): tensor.detach()
+        for name, tensor in model.state_dict().items()
+        if "lora_" not in name
+    }
+    for name, module in model.named_modules():
+        if hasattr(module, "get_delta_weight"):
+            for adapter in module.active_adapters:
+                own = weights[f"{name}.weight"]
+                delta = module.get_delta_weight(adapter).detach()
+                weights[f"{name}.weight"] = (own.float() + delta.float()).to(own.dtype)
+    return weights
+
+
+@torch.no_grad()
+def _difference(substrate: Substrate, residual: Residual, loaded: Any) -> float:
+    """Compare what was written with the live residual, and refuse what computes something else."""
+    model: Any = substrate.model
+    vocabulary = int(model.config.get_text_config().vocab_size)
+    length = min(64, substrate.longest or 64)
+    tokens = torch.linspace(0, vocabulary - 1, length, device=substrate.device).long()[None]
+    embedded = apply_residual(model.get_input_embeddings()(tokens), residual.factors)
+    live = model(inputs_embeds=embedded, use_cache=False).logits.float()
+    found = loaded.to(substrate.device).eval()(input_ids=tokens, use_cache=False).logits.float()
+    difference = float((found - live).square().mean().sqrt() / live.std())
+    if not difference <= _TOLERANCE[substrate.dtype]:
+        raise LarcError(
+            f"the export would differ from the state by {difference:.2g} of the logits' spread, so "
+            f"nothing was written; {type(model).__name__} does more with its embeddings than look "
+            "them up, or cannot be saved as it is: use the state with larc."
+        )
+    return difference

@@ -1,0 +1,208 @@
+"""An exported state computes what the live one does. Logits are compared with ``allclose`` at 2e-4
+absolute and relative: they are of order ten, sums are formed in another order (``(A E^T)`` before
+``B`` instead of after it), and float32 keeps seven digits through four layers; thirty layers of
+SmolLM2 get 1e-3. The residual itself moves them by more than one."""
+
+import copy
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import larc
+from larc.cli import main
+from larc.exporting import export_state
+from larc.programs import Group, policy_prompt
+from larc.substrate.tiny import byte_tokenizer, random_llama
+from tests.questions import PROMPTS, learner_on, random_factors
+
+peft = pytest.importorskip("peft")
+
+TOLERANCE = {"tiny": 2e-4, "smollm2-135m": 1e-3}
+SCALE = {"tiny": 0.3, "smollm2-135m": 0.08}
+
+
+def learned(substrate, boundary=0):
+    learner = learner_on(substrate, boundary=boundary)
+    episode = learner.begin()
+    episode.factors = random_factors(substrate, 1, scale=SCALE.get(substrate.name, 0.3))
+    return learner, episode
+
+
+def live_logits(learner, episode, ids):
+    with learner.active(episode), torch.no_grad():
+        return learner.substrate.model(ids).logits
+
+
+def check_peft(substrate, out):
+    learner, episode = learned(substrate)
+    done = export_state(substrate, episode, out, to="peft")
+    ids = substrate.tokenizer(PROMPTS[2], return_tensors="pt")["input_ids"]
+    base = copy.deepcopy(substrate.model)
+    with torch.no_grad():
+        plain = base(ids).logits
+        with pytest.warns(UserWarning, match="tie_word_embeddings"):  # the head stays as it was
+            loaded = peft.PeftModel.from_pretrained(base, str(out))
+        found = loaded(ids).logits
+    live, near = live_logits(learner, episode, ids), TOLERANCE[substrate.name]
+    torch.testing.assert_close(found, live, atol=near, rtol=near)
+    assert float((plain - live).abs().max()) > 1
+    assert done.difference < near
+    return loaded
+
+
+def check_merged(substrate, out):
+    learner, episode = learned(substrate)
+    before = substrate.identity
+    done = export_state(substrate, episode, out, to="merged")
+    model, tokenizer = (
+        loader.from_pretrained(out) for loader in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    ids = tokenizer(PROMPTS[2], return_tensors="pt")["input_ids"]
+    assert torch.equal(ids, substrate.tokenizer(PROMPTS[2], return_tensors="pt")["input_ids"])
+    live, near = live_logits(learner, episode, ids), TOLERANCE[substrate.name]
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, live, atol=near, rtol=near)
+    assert done.difference < near
+    own = substrate.model
+    assert torch.equal(model.lm_head.weight, own.lm_head.weight)
+    assert not torch.equal(model.model.embed_tokens.weight, own.model.embed_tokens.weight)
+    assert model.config.tie_word_embeddings is False
+    # The substrate is what it was, its head still tied.
+    assert own.lm_head.weight.data_ptr() == own.model.embed_tokens.weight.data_ptr()
+    assert own.config.tie_word_embeddings is True
+    assert larc.substrate.identity.identify(own, substrate.tokenizer) == before
+    return learner, episode, model
+
+
+def check_generation(learner, episode, model, prompt, length):
+    """The live state and the plain model say the same tokens, greedily and with their caches."""
+    ids = learner.substrate.tokenizer(prompt, return_tensors="pt")["input_ids"]
+    how = {"max_new_tokens": length, "min_new_tokens": length, "do_sample": False}
+    how["attention_mask"] = torch.ones_like(ids)
+    plain = learner.substrate.model.generate(ids, **how)
+    with learner.active(episode):
+        live = learner.substrate.model.generate(ids, **how)
+    assert torch.equal(model.generate(ids, **how), live)
+    assert not torch.equal(plain, live)
+
+
+def test_an_exported_adapter_gives_the_logits_of_the_live_state(tiny, tmp_path):
+    loaded = check_peft(tiny, tmp_path / "adapter")
+    config = loaded.peft_config["default"]
+    assert (config.r, config.lora_alpha) == (4, 4)
+    assert config.base_model_name_or_path == "tiny"
+
+
+def test_an_exported_model_gives_the_logits_and_the_text_of_the_live_state(tiny, tmp_path):
+    learner, episode, model = check_merged(tiny, tmp_path / "model")
+    check_generation(learner, episode, model, PROMPTS[0], length=40)
+
+
+@pytest.mark.smollm2
+def test_the_real_model_is_exported_to_peft(smollm2, tmp_path):
+    check_peft(smollm2, tmp_path / "adapter")
+
+
+@pytest.mark.smollm2
+def test_the_real_model_is_exported_to_a_plain_model_that_says_the_same(smollm2, tmp_path):
+    learner, episode, model = check_merged(smollm2, tmp_path / "model")
+    prompt = policy_prompt(Group("arithmetic", (2, 3)))
+    check_generation(learner, episode, model, prompt, length=8)
+
+
+@pytest.mark.parametrize("to", ["peft", "merged"])
+def test_bfloat16_and_an_untied_head_are_exported_too(tmp_path, to):
+    random_llama(tied=False).save_pretrained(tmp_path / "untied")
+    byte_tokenizer().save_pretrained(tmp_path / "untied")
+    substrate = larc.load_substrate(tmp_path / "untied", dtype="bfloat16")
+    _, episode = learned(substrate)
+    done = export_state(substrate, episode, tmp_path / to, to=to)
+    # The embeddings of both are rounded to bfloat16 once, from the same float32 sum but for its
+    # order: a hundredth of the logits' spread is what one unit in the last place comes to.
+    assert done.difference < 1e-2
+    if to == "merged":
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / to)
+        assert model.dtype == torch.bfloat16
+        assert torch.equal(model.lm_head.weight, substrate.model.lm_head.weight)
+
+
+def test_a_slow_state_and_an_episode_are_exported_from_their_files(tiny, tmp_path, capsys):
+    learner, episode = learned(tiny)
+    episode.save(tmp_path / "episode")
+    slow = learner.slow.advanced(episode.factors)
+    (tmp_path / "slow").write_bytes(slow.to_bytes())
+    made = {}
+    for name in ("episode", "slow"):
+        command = ["export", str(tmp_path / name), "--to", "merged", "--substrate", "tiny"]
+        assert main([*command, "--out", str(tmp_path / f"{name}-model"), "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert said["out"] == str(tmp_path / f"{name}-model")
+        assert said["form"] == "merged"
+        assert 0 <= said["difference"] < 1e-4
+        made[name] = (tmp_path / f"{name}-model" / "model.safetensors").read_bytes()
+    assert made["episode"] == made["slow"]
+
+
+def test_a_substrate_with_an_adapter_is_merged_with_both(tiny, tmp_path):
+    """The first export, loaded as a frozen adapter, becomes part of what the second is made on."""
+    learner, episode = learned(tiny)
+    export_state(tiny, episode, tmp_path / "first", to="peft")
+    with pytest.warns(UserWarning, match="tie_word_embeddings"):
+        adapted = larc.load_substrate("tiny", adapter=tmp_path / "first")
+    second, fast = learned(adapted)
+    with pytest.raises(larc.LarcError, match="has an adapter of its own"):
+        export_state(adapted, fast, tmp_path / "no", to="peft")
+    export_state(adapted, fast, tmp_path / "both", to="merged")
+    ids = torch.arange(2, 60)[None]
+    with torch.no_grad():
+        found = AutoModelForCausalLM.from_pretrained(tmp_path / "both")(ids).logits
+    torch.testing.assert_close(found, live_logits(second, fast, ids), atol=2e-4, rtol=2e-4)
+    assert float((found - live_logits(learner, episode, ids)).abs().max()) > 1
+
+
+@pytest.mark.parametrize("to", ["peft", "merged"])
+def test_a_state_inside_the_model_is_refused(tiny, tmp_path, to):
+    _, episode = learned(tiny, boundary=2)
+    with pytest.raises(larc.LarcError, match="before layer 2; only one at the input"):
+        export_state(tiny, episode, tmp_path / "out", to=to)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported_is_refused_and_nothing_is_written(tiny, tmp_path):
+    _, episode = learned(tiny)
+    random_llama(seed=3).save_pretrained(tmp_path / "other")
+    byte_tokenizer().save_pretrained(tmp_path / "other")
+    (tmp_path / "note").write_text("not a state")
+    out = tmp_path / "out"
+    for state, substrate, to, message in (
+        (episode, larc.load_substrate(tmp_path / "other"), "peft", "belongs to substrate"),
+        (episode, tiny, "onnx", "choose peft or merged"),
+        (tmp_path / "absent", tiny, "peft", "there is no file"),
+        (tmp_path / "note", tiny, "peft", "damaged or foreign"),
+    ):
+        with pytest.raises(larc.LarcError, match=message):
+            export_state(substrate, state, out, to=to)
+    with pytest.raises(larc.LarcError, match="exists already"):
+        export_state(tiny, episode, tmp_path / "note", to="peft")
+    with pytest.raises(larc.LarcError, match="could not be made"):
+        export_state(tiny, episode, tmp_path / "note" / "out", to="peft")
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "note"}
+
+
+def test_a_model_that_does_more_with_its_embeddings_is_noticed(tmp_path):
+    """A model whose embedding adds to what its table says: the export must not be believed."""
+
+    class Shifted(torch.nn.Embedding):
+        def forward(self, tokens):
+            return super().forward(tokens) + 1.0
+
+    substrate = larc.load_substrate("tiny")
+    table = substrate.model.get_input_embeddings()
+    shifted = Shifted(*table.weight.shape, _weight=table.weight)
+    substrate.model.set_input_embeddings(shifted)
+    _, episode = learned(substrate)
+    with pytest.raises(larc.LarcError, match="would differ from the state"):
+        export_state(substrate, episode, tmp_path / "out", to="merged")
+    assert not list(tmp_path.iterdir())
