@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The constraints pin what the results were made with; torch is the CPU build there.
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test lint bench browser setup fetch clean
+.PHONY: run test lint bench torture browser setup fetch clean
 
 ## run: set everything up, fetch SmolLM2, run the quick program study
 run: fetch
@@ -25,9 +25,14 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## bench: the packed scorer against the paper's layout and against one row per candidate
+## bench: the packed scorer against other layouts; HEDGE4, and a replay's paths in shared batches
 bench: fetch
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m benchmarks.replay
+
+## torture: kill, flip and feed damaged input until something breaks, and count
+torture: setup
+	$(BIN)/python -m benchmarks.torture
 
 # Report pages are tried in a headless Chromium: one that is here, or else one that is brought.
 browser: setup

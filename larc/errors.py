@@ -14,3 +14,14 @@ class LarcError(ValueError):
     ...
     larc.errors.LarcError: two candidates are the same text; give each candidate once.
     """
+
+
+def reason(error: BaseException) -> str:
+    r"""Return the first line of what somebody else's error says, to be part of a sentence.
+
+    Examples
+    --------
+    >>> reason(OSError("the disk is gone\nat line 7")), reason(KeyError())
+    ('the disk is gone', 'KeyError')
+    """
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 from larc.files import write_whole
 from larc.stored import whole
 
@@ -88,9 +88,8 @@ def find(source: str | Path, revision: str | None) -> Path:
             str(source), revision=revision, allow_patterns=[CONFIG, "*.safetensors"]
         )
     except Exception as error:  # of the network, the server, the name, the disk
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LarcError(
-            f"{source} is no directory, and could not be had from the Hub ({reason})."
+            f"{source} is no directory, and could not be had from the Hub ({reason(error)})."
         ) from error
     return Path(found)
 

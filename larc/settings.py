@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import reprlib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, field, fields, replace
@@ -12,7 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 
 S = TypeVar("S")
 _TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
@@ -77,8 +78,10 @@ def convert(name: str, hint: Any, value: Any) -> Any:
     """Return a value as the type that a field declares, or say what the field takes."""
     try:
         return _converted(hint, value)
-    except (TypeError, ValueError):
-        raise LarcError(f"setting {name!r} got {value!r}; it takes {describe(hint)}.") from None
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        # Not all of it: a few lines of YAML can stand for more than a machine holds.
+        shown = reprlib.repr(value)
+        raise LarcError(f"setting {name!r} got {shown}; it takes {describe(hint)}.") from None
 
 
 def _converted(hint: Any, value: Any) -> Any:
@@ -137,9 +140,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """Read settings from a YAML file."""
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = str(error).splitlines()[0]
-        raise LarcError(f"the settings in {path} could not be read ({reason}).") from error
+    except Exception as error:  # YAML's own errors, and what its numbers and dates may raise
+        raise LarcError(f"the settings in {path} could not be read ({reason(error)}).") from error
     if not isinstance(values, dict):
         raise LarcError(f"{path} holds no settings; write one `name: value` per line.")
     return values

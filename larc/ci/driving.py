@@ -93,10 +93,15 @@ class HedgeReplay:
     def from_state(cls, state: Mapping[str, Any]) -> HedgeReplay:
         """Return the replay of a state; it goes on exactly where that one was."""
         replay = cls()
-        replay.hedge = Hedge4.from_state(state["hedge"])
-        for name, (mixture, experts) in state["forecasts"].items():
-            parts: Any = [tuple(expert) for expert in experts]  # four, as they were saved
-            replay.pending[int(name)] = Forecast(tuple(mixture), tuple(parts))
+        try:
+            replay.hedge = Hedge4.from_state(state["hedge"])
+            for name, (mixture, experts) in state["forecasts"].items():
+                parts: Any = [tuple(expert) for expert in experts]  # four, as they were saved
+                replay.pending[int(name)] = Forecast(tuple(mixture), tuple(parts))
+        except LarcError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise LarcError(f"this state of HEDGE4's replay is damaged: {error!r}.") from error
         return replay
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 
 _COLUMNS = (
     *("repository", "workflow_id", "workflow_path", "workflow_name", "event", "job_name"),
@@ -51,7 +51,7 @@ def read_parquet(path: Path) -> Iterator[dict[str, object] | Lost]:
     try:
         table = pq.ParquetFile(path)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise LarcError(f"{path} cannot be read as Parquet: {error}.") from error
+        raise LarcError(f"{path} cannot be read as Parquet: {reason(error)}.") from error
     with table:
         names = [name for name in _COLUMNS if name in table.schema_arrow.names]
         # One row group after another: damage in one does not take the others with it.
@@ -66,7 +66,7 @@ def read_parquet(path: Path) -> Iterator[dict[str, object] | Lost]:
                         yield dict(zip(names, row, strict=True))
                     left -= batch.num_rows
             except (OSError, pa.ArrowException) as error:
-                yield Lost(left, str(error).splitlines()[0])
+                yield Lost(left, reason(error))
 
 
 def _values(column: Any) -> list[object]:

@@ -171,16 +171,21 @@ class Partial:
 
 
 def _as_json(document: Mapping[str, object]) -> bytes:
-    return json.dumps(document, indent=None, sort_keys=True).encode()
+    # The second line is the hash of the first.
+    text = json.dumps(document, indent=None, sort_keys=True).encode()
+    return text + b"\n" + hashlib.sha256(text).hexdigest().encode()
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     """Return a stored document; one that is missing or damaged is simply not there."""
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        text, _, digest = path.read_bytes().partition(b"\n")
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) else None
+    # Up to version 0.1.0 there was no hash.
+    whole = digest in (b"", hashlib.sha256(text).hexdigest().encode())
+    return document if whole and isinstance(document, dict) else None
 
 
 def _digest(path: Path) -> str:

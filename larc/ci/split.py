@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from larc.ci.jobs import Job
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 
 STANDARD = "standard"
 
@@ -94,11 +94,12 @@ def load_queue(name: str) -> dict[str, tuple[Window, Window]]:
             repository: (_window(windows["train"]), _window(windows["audit"]))
             for repository, windows in declared.items()
         }
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LarcError(f"the queue {name} could not be read ({error}).") from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise LarcError(f"the queue {name} could not be read ({reason(error)}).") from error
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise LarcError(
-            f"the queue {name} needs a train and an audit window for each repository ({error!r})."
+            f"the queue {name} needs a train and an audit window for each repository "
+            f"({reason(error)})."
         ) from error
 
 

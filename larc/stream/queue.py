@@ -78,6 +78,22 @@ def order_events(
     """
     # (time, 0 for asked or 1 for arrives, identifier, item): sorting by the first three is the
     # whole rule.
+    try:
+        entries = _entries(items, asked, arrives, identifier)
+        entries.sort(key=itemgetter(0, 1, 2))
+    except (TypeError, OverflowError) as error:
+        raise LarcError(
+            f"a time is no number, or two identifiers cannot be compared ({error})."
+        ) from error
+    return _events(entries)
+
+
+def _entries(
+    items: Iterable[T],
+    asked: Callable[[T], float],
+    arrives: Callable[[T], float | None],
+    identifier: Callable[[T], Any],
+) -> list[tuple[float, int, Any, T]]:
     entries: list[tuple[float, int, Any, T]] = []
     seen = set()
     for item in items:
@@ -92,8 +108,7 @@ def order_events(
             if arrival < ask:
                 raise LarcError(f"feedback for item {name!r} arrives before it is asked.")
             entries.append((arrival, 1, name, item))
-    entries.sort(key=itemgetter(0, 1, 2))
-    return _events(entries)
+    return entries
 
 
 def _events(entries: list[tuple[float, int, Any, T]]) -> Iterator[Ask[T] | Arrive[T]]:

@@ -7,6 +7,7 @@ adapter knows the language of the task and none of its cases.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from larc.programs import build_episode, render, run, split_groups
 from larc.settings import as_values
 from larc.studies.options import AdapterSettings
 from larc.substrate import load_substrate
-from larc.substrate.adapter import LINEAGE_FILE
+from larc.substrate.adapter import CONFIG_FILE, LINEAGE_FILE, WEIGHTS_FILE
 from larc.substrate.frozen import Substrate
 
 RANK = 16
@@ -101,6 +102,10 @@ def _train(
         "settings": as_values(settings),
         "examples": len(examples),
         "losses": losses,
+        "files": {
+            name: hashlib.sha256((place / name).read_bytes()).hexdigest()
+            for name in (CONFIG_FILE, WEIGHTS_FILE)
+        },
     }
     write_whole(place / LINEAGE_FILE, json.dumps(lineage, indent=1).encode())
 

@@ -96,8 +96,7 @@ class Run:
         sound = type(schema) is int and isinstance(kind, str) and isinstance(settings, dict)
         if not sound or schema < 1 or not isinstance(config.get("data", ""), str):
             raise LarcError(f"{place} describes no run of larc.")
-        if as_json(config) != read_file(place):
-            raise LarcError(f"{place} was changed after it was written.")
+        _check_form(place, config)
         self.schema: int = schema
         self.kind: str = kind
         self.settings: dict[str, Any] = settings
@@ -222,7 +221,10 @@ class Run:
         write_whole(path, before + line.encode() + b"\n")
 
     def check_foreign(self) -> None:
-        """Refuse files that no run has: a report must not be made over somebody's own."""
+        """Refuse files that no run has, and units that are not as they were.
+
+        A report must not be made over somebody's own files, nor from damaged ones.
+        """
         for child in sorted(self.path.iterdir()):
             variation = child.is_dir() and (child / "config.json").exists()
             if child.name not in _PARTS and not variation:
@@ -231,6 +233,9 @@ class Run:
             unit = child.parent.name
             if self.is_done(unit) and child.name not in {*self.unit_hashes(unit), "done.json"}:
                 raise LarcError(f"{child} does not belong to the run; move it elsewhere.")
+        for done in sorted(self.path.glob("units/*/done.json")):
+            for name in self.unit_hashes(done.parent.name):
+                self.unit_file(done.parent.name, name)
 
     # Files ---------------------------------------------------------------------------------------
 
@@ -277,8 +282,7 @@ class Run:
         manifest: dict[str, Any] = read_json(path)
         if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
             raise LarcError(f"{path} is no manifest of a run.")
-        if as_json(manifest) != read_file(path):
-            raise LarcError(f"{path} was changed after it was written.")
+        _check_form(path, manifest)
         return manifest
 
     def is_listed(self, name: str) -> bool:
@@ -287,6 +291,16 @@ class Run:
         What was stopped before its report was made is not over.
         """
         return (self.path / "manifest.json").exists() and name in self.manifest()["files"]
+
+
+def _check_form(path: Path, value: Any) -> None:
+    """Refuse a file that says the same in another form than this package writes."""
+    try:
+        same = as_json(value) == read_file(path)
+    except UnicodeEncodeError:  # a text that no file of this package can hold
+        same = False
+    if not same:
+        raise LarcError(f"{path} was changed after it was written.")
 
 
 def _is_plain(name: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 from safetensors import safe_open
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 from larc.substrate.identity import identify
 
 CONFIG_FILE = "adapter_config.json"
@@ -34,9 +35,8 @@ def attach_adapter(
         # The injected layers stay in `model`; PEFT's own wrapper is not needed.
         PeftModel.from_pretrained(model, str(directory), is_trainable=False)
     except Exception as error:  # PEFT and safetensors raise whatever a damaged file makes them
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise LarcError(
-            f"the adapter in {directory} does not fit this model ({reason})."
+            f"the adapter in {directory} does not fit this model ({reason(error)})."
         ) from error
     wanted = sum("lora_" in name for name, _ in model.named_parameters())
     with safe_open(Path(directory) / WEIGHTS_FILE, framework="pt") as file:
@@ -76,8 +76,15 @@ def _check_lineage(
     if not path.is_file():
         return
     try:
-        trained_on = json.loads(path.read_bytes())["substrate"]["weights"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LarcError(f"{path} is damaged; get a whole copy of the adapter.") from error
+        lineage = json.loads(path.read_bytes())
+        trained_on = lineage["substrate"]["weights"]
+        # Adapters of version 0.1.0 do not say it.
+        for name, digest in lineage.get("files", {}).items():
+            if hashlib.sha256((directory / name).read_bytes()).hexdigest() != digest:
+                raise ValueError(name)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LarcError(
+            f"{directory} is not as it was trained; get a whole copy of the adapter."
+        ) from error
     if trained_on != identify(model, tokenizer).weights:
         raise LarcError(f"the adapter in {directory} was trained on another model.")

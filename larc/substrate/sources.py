@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 from larc.substrate.adapter import attach_adapter
 from larc.substrate.fetching import cached_model, convert_gguf, quiet_unless_terminal
 from larc.substrate.frozen import Substrate
@@ -81,9 +81,7 @@ def load_substrate(
         try:
             model.to(device)
         except (RuntimeError, AssertionError) as error:
-            raise LarcError(
-                f"the model cannot run on {device} here ({_first_line(error)})."
-            ) from error
+            raise LarcError(f"the model cannot run on {device} here ({reason(error)}).") from error
         if adapter is not None:
             attach_adapter(model, tokenizer, adapter)
     return Substrate(
@@ -140,7 +138,7 @@ def _from_pretrained(
     except Exception as error:  # whatever the many loaders behind this raise on a damaged model
         # transformers explains a missing model over many lines; the first says enough.
         raise LarcError(
-            f"no model could be loaded from {source!r} ({_first_line(error)}); give one of "
+            f"no model could be loaded from {source!r} ({reason(error)}); give one of "
             f"{', '.join(PRESETS)}, a model directory, a .gguf file, or the id of a hub model."
         ) from error
     absent = sorted(loaded["missing_keys"])
@@ -150,10 +148,6 @@ def _from_pretrained(
             "get a whole copy."
         )
     return model, tokenizer
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:

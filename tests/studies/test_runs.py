@@ -71,3 +71,55 @@ def test_evidence_is_a_chain_in_which_an_event_happens_once(run):
         (run.path / "evidence.jsonl").write_bytes(damaged)
         with pytest.raises(LarcError, match="does not follow"):
             run.evidence()
+
+
+def test_data_that_changed_since_the_start_is_refused(tmp_path):
+    place = tmp_path / "run"
+    run = Run.start(place, "example", {"size": 1}, data="a" * 64)
+    assert (run.schema, run.data) == (2, "a" * 64)
+    assert Run.start(place, "example", {"size": 1}, data="a" * 64).data == run.data
+    with pytest.raises(LarcError, match="other data, which has changed since"):
+        Run.start(place, "example", {"size": 1}, data="b" * 64)
+
+
+def test_what_a_killed_process_left_is_tidied_and_nothing_else(run):
+    left = [
+        *(run.path / ".evidence.jsonl.123.part", run.path / "tables" / ".a.csv.123.part"),
+        *(run.path / "units" / "a" / name for name in (".x.123.part", "checkpoint.safetensors")),
+    ]
+    run.write_file("tables/a.csv", b"")
+    run.finish_unit("a", {"x": b"1"})
+    kept = [run.scratch("b") / "session.safetensors", run.path / ".mine.part"]
+    for path in (*left, *kept):
+        path.write_bytes(b"half")
+    with run.locked():
+        assert not any(path.exists() for path in left)
+        assert all(path.exists() for path in kept)
+    assert not (run.path / "lock").exists()
+
+
+def test_a_run_killed_while_its_config_was_written_starts_all_the_same(tmp_path):
+    place = tmp_path / "run"
+    place.mkdir()
+    (place / ".config.json.123.part").write_bytes(b'{"kind"')
+    (place / "lock").write_text("123\n")
+    assert Run.start(place, "example", {}).kind == "example"
+
+
+def test_units_and_files_are_never_looked_for_elsewhere(run, tmp_path):
+    (tmp_path / "secret").write_text("precious")
+    run.finish_unit("a", {"x": b"1"})
+    for unit, name in (("..", "config.json"), ("a", "../../../secret"), ("a/../..", "x")):
+        with pytest.raises(LarcError, match="is no file of a unit"):
+            run.unit_file(unit, name)
+    (run.path / "units" / "a" / "done.json").write_text('{"../../../secret": ""}')
+    with pytest.raises(LarcError, match="no record of a unit's files"):
+        run.unit_hashes("a")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "\x00", "é"])
+def test_any_text_of_a_config_is_read_or_refused(run, text):
+    config = json.loads((run.path / "config.json").read_text())
+    (run.path / "config.json").write_text(json.dumps({**config, "kind": text}))
+    with pytest.raises(LarcError, match="was changed after it was written"):
+        Run(run.path)

