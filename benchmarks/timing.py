@@ -22,14 +22,18 @@ class Timed:
         return (max(self.seconds) - min(self.seconds)) / 2 / self.median
 
 
-def alternate(candidates: dict[str, Callable[[], object]], repetitions: int) -> dict[str, Timed]:
+def alternate(
+    candidates: dict[str, Callable[[], object]],
+    repetitions: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Timed]:
     """Run all once unmeasured, then again and again in turn, so that all share the noise."""
     for run in candidates.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(repetitions):
         for name, run in candidates.items():
-            start = time.perf_counter()
+            start = clock()
             run()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock() - start)
     return {name: Timed(tuple(seconds)) for name, seconds in times.items()}
