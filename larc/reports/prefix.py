@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from larc.ci.jobs import LABELS
 from larc.errors import LarcError
 from larc.evaluation import Verdict, brier_success, half_brier, nested_weights, restrict_weights
 from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run, read_json
+from larc.studies.runs import Run
 
 Array = NDArray[np.float64]
 ACTIVE = ("CARRY_1", "CARRY_TENTH", "LATEST_1", "LATEST_TENTH")
@@ -183,7 +184,7 @@ def load_results(run: Run) -> PrefixResults:
         {**_losses(rows, seeds, prefix), HEDGE: replay[HEDGE][:, inside]},
         replay,
         tuple(updates),
-        bool(read_json(run.path / "units" / "replay" / "run.json")["settings"]["synthetic"]),
+        bool(json.loads(run.unit_file("replay", "run.json"))["settings"]["synthetic"]),
     )
 
 

@@ -189,7 +189,7 @@ def _population(results: PrefixResults) -> Table:
             if early and job.repository == repository
         ]
         touched = {job.commit for job in chosen}
-        complete = touched - {job.commit for job in own if job not in set(chosen)}
+        complete = touched - {job.commit for job in set(own) - set(chosen)}
         arrived = results.arrived(repository)
         batches = len({job.arrives for job in arrived})
         counts = (len(own), len(chosen), len(touched), len(complete), len(arrived), batches)

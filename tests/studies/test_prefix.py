@@ -168,22 +168,20 @@ def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
             assert increment == pytest.approx(math.sqrt(sum(squares)), rel=1e-5)
 
 
-@pytest.mark.parametrize("at", [2, 11])
-def test_a_stopped_intervention_goes_on_to_the_same_bytes(source, run, tmp_path, monkeypatch, at):
+def test_a_stopped_intervention_goes_on_to_the_same_bytes(source, run, tmp_path, monkeypatch):
     monkeypatch.setattr(replaying, "CHECKPOINT_EVERY", 1)
     arrive, calls = Session.arrive, []
 
     def interrupted(session, items):
         calls.append(1)
-        if len(calls) == at:
+        if len(calls) in (2, 13):  # once while the run is repeated, once after that
             raise KeyboardInterrupt
         return arrive(session, items)
 
     monkeypatch.setattr(Session, "arrive", interrupted)
     out = tmp_path / "stopped"
-    assert intervene(source, out) == 130
-    assert intervene(source, out) == 0
-    assert len(calls) == 2 * 9 + 1  # nothing that was done is done again
+    assert [intervene(source, out) for _ in range(3)] == [130, 130, 0]
+    assert len(calls) == 2 * 9 + 2  # nothing that was done is done again
     for name in ("predictions", "updates", "ledger"):
         for path in run.glob(f"units/*/{name}.*"):
             assert (out / path.relative_to(run)).read_bytes() == path.read_bytes()
