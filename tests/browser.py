@@ -9,13 +9,14 @@ from playwright.sync_api import Browser, Error, Playwright, sync_playwright
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 PACKAGE = "chromium-headless-shell"
+PATIENCE = 120_000  # milliseconds: a busy machine is no failure
 
 
 def launch(playwright: Playwright) -> Browser | None:
     """Start the first headless Chromium that starts: one of this machine's, or playwright's own."""
     for path in (*filter(None, map(shutil.which, NAMES)), None):
         try:
-            return playwright.chromium.launch(executable_path=path)
+            return playwright.chromium.launch(executable_path=path, timeout=PATIENCE)
         except Error:
             continue
     return None

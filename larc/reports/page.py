@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from larc.reports import svg
 from larc.reports.charts import Chart, Figure, Rows
+from larc.reports.inking import sample
 from larc.reports.report import Report
 from larc.reports.scales import tick_text
 from larc.reports.tables import Cell, Table
@@ -145,7 +146,7 @@ def figure_html(figure: Figure) -> str:
     looks = figure.looks()
     named = {name for panel in figure.panels if not isinstance(panel, Rows) for name in panel.names}
     keyed = [name for name in looks if name not in named]
-    entries = "".join(f"<li>{svg.sample(looks[name])}{escape(name)}</li>" for name in keyed)
+    entries = "".join(f"<li>{sample(looks[name])}{escape(name)}</li>" for name in keyed)
     key = f'<ul class="key">{entries}</ul>\n' if len(keyed) > 1 else ""
     panels = "".join(
         f'<div class="panel"><h3>{escape(panel.title)}</h3>\n{drawn}</div>\n'

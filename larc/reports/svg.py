@@ -12,22 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from larc.reports.charts import Chart, Figure, Line, Lines, Rows, Value, number, spread
+from larc.reports.inking import (
+    WIDTH,
+    cut,
+    dot,
+    letters,
+    level,
+    look_class,
+    mark,
+    rule,
+    short,
+    text_width,
+    x_axis,
+)
 from larc.reports.scales import Scale, around, tick_text
 
-WIDTH = 420.0
 TOP = 30.0  # where lines begin, below the name of what is up
 STOPS = 48  # places along a line where its values are told
 POINTS = 400  # a line of more points is drawn by its ups and downs
-# By look, around a point, of about one area.
-SHAPES = (
-    "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z",
-    "M-4 -4H4V4H-4Z",
-    "M0 -5.5L5.5 0L0 5.5L-5.5 0Z",
-    "M-5 -4H5L0 5Z",
-    "M-2 -5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z",
-    "M-5 -3L-3 -5L0 -2L3 -5L5 -3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z",
-    "M-5 4H5L0 -5Z",
-)
 
 
 def draw(figure: Figure) -> list[str]:
@@ -53,14 +55,6 @@ def draw(figure: Figure) -> list[str]:
     ]
 
 
-def sample(look: int) -> str:
-    """Return a look's shape, for a key."""
-    return (
-        f'<svg class="s{look}" viewBox="-7 -7 14 14" aria-hidden="true">'
-        f'<path class="dot" d="{SHAPES[look]}"/></svg>'
-    )
-
-
 # Rows --------------------------------------------------------------------------------------------
 
 
@@ -77,7 +71,7 @@ def _extent(panel: Rows) -> list[float]:
 
 def _draw_rows(panel: Rows, looks: Mapping[str, int], low: float, high: float) -> str:
     members = {row: [v for v in panel.values if v.row == row] for row in panel.rows}
-    deepest, longest = max(map(len, members.values())), max(map(_width, members))
+    deepest, longest = max(map(len, members.values())), max(map(text_width, members))
     # A long name stands above its row: beside it, it would leave no room on a phone.
     beside = longest <= 130
     left = longest + 14 if beside else 12
@@ -85,24 +79,24 @@ def _draw_rows(panel: Rows, looks: Mapping[str, int], low: float, high: float) -
     lane = 15 if deepest > 1 else 18
     step, top = deepest * lane + (10 if beside else 24), 8.0
     bottom = top + step * len(members)
-    parts = [_x_axis(scale, top, bottom, panel.label)]
+    parts = [x_axis(scale, top, bottom, panel.label)]
     if panel.reference is not None:
-        parts.append(_rule(scale(panel.reference), top, bottom, "zero"))
+        parts.append(rule(scale(panel.reference), top, bottom, "zero"))
     for number_, (row, values) in enumerate(members.items()):
         start = top + number_ * step
         first = start + (step - lane * (len(values) - 1)) / 2
         if number_ and deepest > 1:
-            parts.append(f'<path class="grid" d="M0 {_n(start)}H{_n(WIDTH)}"/>')
+            parts.append(f'<path class="grid" d="M0 {short(start)}H{short(WIDTH)}"/>')
         if beside:
-            parts.append(_text(row, left - 10, start + step / 2, "end"))
+            parts.append(letters(row, left - 10, start + step / 2, "end"))
         else:
-            parts.append(_text(_cut(row), 0, start + 13, "start"))
+            parts.append(letters(cut(row), 0, start + 13, "start"))
             first += 9
         for place, value in enumerate(values):
             parts.append(_value(panel, value, looks, scale, first + place * lane))
             if deepest == 1:
                 shown = number(value.value, panel.digits, signed=panel.signed)
-                parts.append(_text(shown, WIDTH, first, "end", "number"))
+                parts.append(letters(shown, WIDTH, first, "end", "number"))
     return _frame(panel, bottom + 42, parts, "rows")
 
 
@@ -110,18 +104,20 @@ def _value(panel: Rows, value: Value, looks: Mapping[str, int], scale: Scale, y:
     at, parts = scale(value.value), []
     if panel.bars:
         start = scale(panel.reference or 0.0)
-        size = f'width="{_n(abs(at - start))}" height="10"'
-        parts.append(f'<rect class="bar" x="{_n(min(at, start))}" y="{_n(y - 5)}" {size}/>')
+        size = f'width="{short(abs(at - start))}" height="10"'
+        parts.append(f'<rect class="bar" x="{short(min(at, start))}" y="{short(y - 5)}" {size}/>')
     if value.start is not None:
-        parts.append(f'<path class="span" d="M{_n(scale(value.start))} {_n(y)}H{_n(at)}"/>')
-        parts.append(_dot(scale(value.start), y, looks.get(value.series, 0), "hollow"))
+        parts.append(
+            f'<path class="span" d="M{short(scale(value.start))} {short(y)}H{short(at)}"/>'
+        )
+        parts.append(dot(scale(value.start), y, looks.get(value.series, 0), "hollow"))
     if value.lower is not None and value.upper is not None:
-        ends = f"M{_n(scale(value.lower))} {_n(y)}H{_n(scale(value.upper))}"
+        ends = f"M{short(scale(value.lower))} {short(y)}H{short(scale(value.upper))}"
         parts.append(f'<path class="span{" over" if panel.bars else ""}" d="{ends}"/>')
     if not panel.bars:
-        parts.append(_dot(at, y, looks.get(value.series, 0)))
-    look = "s0" if panel.bars and not value.series else _class(looks, value.series)
-    return _mark(said(panel, value), parts, look, at, y)
+        parts.append(dot(at, y, looks.get(value.series, 0)))
+    look = "s0" if panel.bars and not value.series else look_class(looks, value.series)
+    return mark(said(panel, value), parts, look, at, y)
 
 
 def said(panel: Rows, value: Value) -> str:
@@ -153,19 +149,21 @@ def _draw_lines(panel: Lines, looks: Mapping[str, int]) -> str:
     x_scale = _x_scale(panel, [x for line in drawn for x in line.x])
     whole = all(float(x).is_integer() for line in drawn for x in line.x)
     parts = [
-        _text(panel.y_label, 0, 9, "start", "label"),
-        *(_level(y_scale(tick), tick_text(tick, y_scale.ticks())) for tick in y_scale.ticks()),
+        letters(panel.y_label, 0, 9, "start", "label"),
+        *(level(y_scale(tick), tick_text(tick, y_scale.ticks())) for tick in y_scale.ticks()),
     ]
     if panel.names:
         parts += [
-            _text(n, x_scale(i), TOP + height + 18, "middle") for i, n in enumerate(panel.names)
+            letters(n, x_scale(i), TOP + height + 18, "middle") for i, n in enumerate(panel.names)
         ]
     else:
-        parts.append(_x_axis(x_scale, TOP, TOP + height, panel.x_label, whole=whole, grid=False))
+        parts.append(x_axis(x_scale, TOP, TOP + height, panel.x_label, whole=whole, grid=False))
     if panel.square:
-        parts.append(f'<path class="zero" d="M48 {_n(TOP + height)}L{_n(48 + side)} {_n(TOP)}"/>')
+        parts.append(
+            f'<path class="zero" d="M48 {short(TOP + height)}L{short(48 + side)} {short(TOP)}"/>'
+        )
     for line in sorted(drawn, key=lambda line: not line.faint):
-        parts.append(_line(line, x_scale, y_scale, _class(looks, line.series)))
+        parts.append(_line(line, x_scale, y_scale, look_class(looks, line.series)))
     if panel.points:
         parts += _points(panel, drawn, looks, x_scale, y_scale)
     else:
@@ -189,7 +187,7 @@ def _x_scale(panel: Lines, values: Sequence[float]) -> Scale:
 def _line(line: Line, x_scale: Scale, y_scale: Scale, look: str) -> str:
     def path(heights: Sequence[float]) -> list[str]:
         places = [(x_scale(x), y_scale(y)) for x, y in zip(line.x, heights, strict=True)]
-        return [f"{_n(x)} {_n(y)}" for x, y in _thinned(places)]
+        return [f"{short(x)} {short(y)}" for x, y in _thinned(places)]
 
     band = ""
     if len(line.lower):
@@ -228,9 +226,9 @@ def _points(
                 size = 0.5 + 1.5 * line.weights[index] ** 0.5
             if len(line.counts):
                 told.append(f"{line.counts[index]:,} predictions")
-            dot = _dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
-            look = _class(looks, series)
-            parts.append(_mark("\n".join(told), [dot], look, x_scale(x), y_scale(y)))
+            shape = dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
+            look = look_class(looks, series)
+            parts.append(mark("\n".join(told), [shape], look, x_scale(x), y_scale(y)))
     return parts
 
 
@@ -272,13 +270,13 @@ def _stops(
         told = [f"{panel.x_label} {tick_text(x, [x])}"]
         told += [f"{name(line)}: {number(y, panel.digits)}" for line, y in held]
         dots = [
-            f'<g class="{_class(looks, line.series)}">'
-            f"{_dot(x_scale(x), y_scale(y), looks.get(line.series, 0), size=0.8)}</g>"
+            f'<g class="{look_class(looks, line.series)}">'
+            f"{dot(x_scale(x), y_scale(y), looks.get(line.series, 0), size=0.8)}</g>"
             for line, y in held
         ]
-        guide = _rule(x_scale(x), y_scale.end, y_scale.start, "guide")
+        guide = rule(x_scale(x), y_scale.end, y_scale.start, "guide")
         at = x_scale(x), y_scale(held[0][1])
-        parts.append(_mark("\n".join(told), [guide, *dots], "stop", *at))
+        parts.append(mark("\n".join(told), [guide, *dots], "stop", *at))
     return parts
 
 
@@ -295,7 +293,7 @@ def _labels(panel: Lines, lines: Sequence[Line], x_scale: Scale, y_scale: Scale)
             text = number(y, panel.digits)
             if len(lines) > 1 and line.note and place == len(panel.names) - 1:
                 text += f" ({line.note})"
-            parts.append(_text(text, x_scale(place) + 10, height, "start", "number"))
+            parts.append(letters(text, x_scale(place) + 10, height, "start", "number"))
     return parts
 
 
@@ -310,12 +308,13 @@ def name(line: Line) -> str:
     return f"{line.series} {line.note}".strip()
 
 
-# Parts -------------------------------------------------------------------------------------------
+# The whole ---------------------------------------------------------------------------------------
 
 
 def _frame(panel: Chart, height: float, parts: Iterable[str], kind: str) -> str:
     return (
-        f'<svg class="chart {kind}" viewBox="0 0 {_n(WIDTH)} {_n(height)}" role="img" tabindex="0">'
+        f'<svg class="chart {kind}" viewBox="0 0 {short(WIDTH)} {short(height)}" '
+        f'role="img" tabindex="0">'
         f"<title>{escape(panel.title)}</title><desc>{escape(describe(panel))}</desc>"
         f"{''.join(parts)}</svg>"
     )
@@ -340,69 +339,3 @@ def describe(panel: Chart) -> str:
     ]
     over = f" over {', '.join(panel.names) if panel.names else panel.x_label.lower()}"
     return f"{panel.y_label}{over}: {'; '.join(told)}."
-
-
-def _mark(told: str, parts: Iterable[str], look: str, x: float, y: float) -> str:
-    place = f'data-x="{_n(x)}" data-y="{_n(y)}"'
-    return f'<g class="m {look}" {place}><title>{escape(told)}</title>{"".join(parts)}</g>'
-
-
-def _dot(x: float, y: float, look: int, kind: str = "", size: float = 1.0) -> str:
-    moved = f"translate({_n(x)} {_n(y)})" + (f" scale({size:.2f})" if size != 1 else "")
-    return f'<path class="dot {kind}" transform="{moved}" d="{SHAPES[look]}"/>'
-
-
-def _class(looks: Mapping[str, int], series: str) -> str:
-    return f"s{looks[series]}" if series in looks else "ink"
-
-
-def _x_axis(
-    scale: Scale, top: float, bottom: float, label: str, whole: bool = False, grid: bool = True
-) -> str:
-    ticks = scale.ticks(whole=whole)
-    parts = [f'<path class="axis" d="M{_n(scale.start)} {_n(bottom)}H{_n(scale.end)}"/>']
-    for tick in ticks:
-        parts.append(_rule(scale(tick), top if grid else bottom, bottom + 4, "grid"))
-        parts.append(_text(tick_text(tick, ticks), scale(tick), bottom + 14, "middle", "tick"))
-    middle = (scale.start + scale.end) / 2
-    parts.append(_text(label, middle, bottom + 33, "middle", "label"))
-    return "".join(parts)
-
-
-def _level(y: float, text: str) -> str:
-    return f'<path class="grid" d="M48 {_n(y)}H{_n(WIDTH)}"/>' + _text(text, 40, y, "end", "tick")
-
-
-def _rule(x: float, top: float, bottom: float, kind: str) -> str:
-    return f'<path class="{kind}" d="M{_n(x)} {_n(top)}V{_n(bottom)}"/>'
-
-
-def _text(text: str, x: float, y: float, anchor: str, kind: str = "") -> str:
-    # A little lower than the middle: that is where letters are.
-    place = f'x="{_n(x)}" y="{_n(y + 4)}" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {place}>{escape(text)}</text>'
-
-
-def _width(text: str) -> float:
-    """Return about how wide a text is, in a wide typeface."""
-    return sum(8.2 if letter.isupper() or letter.isdigit() else 6.8 for letter in text)
-
-
-def _cut(text: str) -> str:
-    """Return as much of a text as a chart is wide."""
-    kept = len(text)
-    while _width(text[:kept]) > WIDTH:
-        kept -= 1
-    return text if kept == len(text) else f"{text[: kept - 1]}…"
-
-
-def _n(value: float) -> str:
-    """Return a coordinate, short and always the same.
-
-    Examples
-    --------
-    >>> _n(2.0), _n(-0.04), _n(1.26)
-    ('2', '0', '1.3')
-    """
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from larc.reports.page import page as report_page
-from tests.browser import launch
+from tests.browser import PATIENCE, launch
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("*/report.html"))
 PHONE = {"width": 390, "height": 844}
@@ -42,6 +42,7 @@ def opened(browser):
 
     def opening(place, **more):
         context = browser.new_context(**{"viewport": DESK, "color_scheme": "light", **more})
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(f"console: {message.text}"))
