@@ -42,9 +42,9 @@ def outcome_losses(predictions: Floats) -> Floats:
     array([[0.  , 1.  ],
            [0.25, 0.25]])
     """
-    # |p - e|^2 / 2 = (|p|^2 + 1) / 2 - p(outcome); clipped, for rounding could dip below zero.
-    squares = 0.5 * (np.einsum("ij,ij->i", predictions, predictions) + 1.0)
-    losses: Floats = np.maximum(squares[:, None] - predictions, 0.0)
+    # |p - e|^2 / 2 = (|p|^2 + 1) / 2 - p(outcome)
+    squares = np.einsum("ij,ij->i", predictions, predictions)
+    losses: Floats = (0.5 * squares + 0.5)[:, None] - predictions
     return losses
 
 

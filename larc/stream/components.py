@@ -117,9 +117,8 @@ class Components:
             del self.counts[gone]
 
     def general(self) -> Floats:
-        """Return the weights under the common components alone: what is trusted in general."""
-        belief = self.belief[: self.rows]
-        general: Floats = belief @ self.common / belief.sum()
+        """Return what is trusted in general: the part of the weights that all contexts share."""
+        general: Floats = self.belief[: self.rows] @ self.common
         return general
 
     def peaks(self, least: int) -> Floats:

@@ -211,14 +211,13 @@ class Forecaster:
             self.trust.settle(self.components.general())
 
     def _learn(self, asked: Outstanding, label: int) -> None:
-        likelihoods, own = asked.likelihoods[:, label], asked.own[label]
-        mixture = float(asked.mixture[label])
+        likelihoods, mixture = asked.likelihoods[:, label], float(asked.mixture[label])
         losses = np.log(likelihoods) / -RATE
+        gains = (asked.own[label] - losses) * asked.answered
         self.chains.learn(asked.chain, likelihoods, mixture)
         self.components.learn(asked.context, losses, asked.components[:, label], mixture)
-        self.trust.learned(asked.answered, losses, own)
-        if self.settings.naps is not None:
-            self.sleepers.learn(asked.answered, asked.used, own - losses, self._peaks)
+        self.trust.learned(asked.answered, losses, gains)
+        self.sleepers.learn(asked.answered, asked.used, gains, self._peaks)
 
     def _peaks(self) -> Floats:
         return self.components.peaks(self.settings.naps.term if self.settings.naps else 0)
@@ -298,17 +297,19 @@ class Forecaster:
 
     def _given(self, name: str, predictions: Mapping[str, ArrayLike]) -> tuple[Floats, Floats]:
         """Return who answered, and a row of probabilities for every predictor."""
-        unknown = predictions.keys() - set(self.names)
-        if unknown or not predictions:
+        rows: Any = [predictions[who] for who in self.names if who in predictions]
+        if not rows or len(rows) < len(predictions):
+            unknown = predictions.keys() - set(self.names)
             who = f"{min(unknown)!r}, no predictor," if unknown else "nobody"
             raise LarcError(f"{who} answered {name!r}; give predictions of {self.names}.")
-        rows: Any = [predictions[who] for who in self.names if who in predictions]
         given = _probabilities(rows)
         if len(predictions) == len(self.names):
             return self._everybody, given
-        answered = np.array([float(who in predictions) for who in self.names])
-        filled = np.zeros((len(self.names), given.shape[1]))
-        filled[answered > 0] = given  # the others get no weight
+        here = [index for index, who in enumerate(self.names) if who in predictions]
+        answered = np.zeros(len(self.names))
+        answered[here] = 1.0
+        filled = np.zeros((len(self.names), given.shape[1]))  # zeros get no weight
+        filled[here] = given
         return answered, filled
 
 
@@ -317,7 +318,7 @@ def _probabilities(rows: Any) -> Floats:
     try:
         given = np.asarray(rows, dtype=np.float64)
         sums = given @ np.ones(given.shape[1])
-        right = given.min() >= 0 and abs(sums - 1).max() <= SUM_TOLERANCE
+        right = given.min() >= 0 and all(abs(s - 1) <= SUM_TOLERANCE for s in sums.tolist())
     except (IndexError, TypeError, ValueError):
         right = False
     if not right:

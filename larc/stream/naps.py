@@ -13,7 +13,6 @@ questions that it answered.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,9 +63,10 @@ class Sleepers:
     Examples
     --------
     >>> sleepers = Sleepers(2, Naps(term=2, first=3), free=[])
-    >>> seen, weights, gains = np.ones(2), np.array([1.0, 0.0]), np.array([0.0, -1.0])
+    >>> weights, gains = np.array([1.0, 0.0]), np.array([0.0, -1.0])
     >>> for _ in range(6):
-    ...     sleepers.learn(seen * sleepers.awake, weights, gains, lambda: np.zeros(2))
+    ...     answered = sleepers.awake * 1.0
+    ...     sleepers.learn(answered, weights, gains * answered, lambda: np.zeros(2))
     ...     print(sleepers.awake)
     [ True  True]
     [ True False]
@@ -88,14 +88,10 @@ class Sleepers:
         self._served: Floats = np.zeros((3, predictors))
         self._nap: list[int] = [naps.first if naps else 0] * predictors
         self._until: list[int] = [0] * predictors
-        self._soonest = math.inf
+        self._next = naps.term if naps else 0
 
     def learn(
-        self,
-        answered: Floats,
-        weights: Floats,
-        gains: Floats,
-        peaks: Callable[[], Floats],
+        self, answered: Floats, weights: Floats, gains: Floats, peaks: Callable[[], Floats]
     ) -> None:
         """Take in a label.
 
@@ -103,40 +99,39 @@ class Sleepers:
         ----------
         answered
             One for who had answered the question, zero for others.
-        weights
-            What weight they had.
-        gains
-            How much more the forecaster lost than each of them.
+        weights, gains
+            What weight they had, and how much more the forecaster lost than each; zero for others.
         peaks
             Gives each predictor's greatest weight in any context that has a term's labels.
         """
         if self.naps is None:
             return
         self.labels += 1
-        if self.labels >= self._soonest:
-            self._wake()
-        serving = answered * self.awake
-        self._served[0] += serving
-        self._served[1] += weights * serving
-        self._served[2] += gains * serving
-        if self._served[0].max() >= self.naps.term:
-            for index in np.flatnonzero(self._served[0] >= self.naps.term).tolist():
-                self._judge(index, self.naps, peaks)
+        self._served[0] += answered
+        self._served[1] += weights
+        self._served[2] += gains
+        if self.labels >= self._next:
+            self._look(self.naps, peaks)
 
-    def _wake(self) -> None:
-        for index in np.flatnonzero(~self.awake).tolist():
-            if self._until[index] <= self.labels:
+    def _look(self, naps: Naps, peaks: Callable[[], Floats]) -> None:
+        for index, awake in enumerate(self.awake.tolist()):
+            if awake and self._served[0, index] >= naps.term:
+                self._judge(index, naps, peaks)
+                self._served[:, index] = 0.0
+            elif not awake and self.labels >= self._until[index]:
                 self.awake[index] = True
                 self._served[:, index] = 0.0
-        self._look()
+        self._plan(naps)
 
-    def _look(self) -> None:
-        asleep = np.flatnonzero(~self.awake).tolist()
-        self._soonest = min((self._until[index] for index in asleep), default=math.inf)
+    def _plan(self, naps: Naps) -> None:
+        """Find the first label at which a nap or a term can end."""
+        self._next = min(
+            self.labels + naps.term - int(self._served[0, index]) if awake else self._until[index]
+            for index, awake in enumerate(self.awake.tolist())
+        )
 
     def _judge(self, index: int, naps: Naps, peaks: Callable[[], Floats]) -> None:
         labels, weight, gain = self._served[:, index].tolist()
-        self._served[:, index] = 0.0
         if weight >= naps.floor * labels:
             self._nap[index] = naps.first
         elif (
@@ -145,7 +140,6 @@ class Sleepers:
             self.awake[index] = False
             self._until[index] = self.labels + self._nap[index]
             self._nap[index] = min(2 * self._nap[index], naps.longest)
-            self._look()
 
     def state(self) -> dict[str, Any]:
         """Return everything, as JSON values."""
@@ -167,4 +161,5 @@ class Sleepers:
             raise ValueError("a list has the wrong size")
         self.awake, self._served = awake, served
         self._nap, self._until, self.labels = nap, until, int(state["labels"])
-        self._look()
+        if self.naps is not None:
+            self._plan(self.naps)

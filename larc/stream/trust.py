@@ -75,7 +75,7 @@ class TrustRecord:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        # Rows: questions, weights, led; labels, losses, the forecaster's losses; gain on who leads.
+        # Rows: questions, weights, led; labels, losses, regrets; gain on who leads.
         self._sums: Floats = np.zeros((7, len(self.names)))
         self._asked = self._labels = self._leader = 0
         self._turns: list[Turn] = []
@@ -83,7 +83,7 @@ class TrustRecord:
     @property
     def regrets(self) -> Floats:
         """What the forecaster lost more than each predictor, where that one answered."""
-        regrets: Floats = self._sums[5] - self._sums[4]
+        regrets: Floats = self._sums[5].copy()
         return regrets
 
     def asked(self, answered: Floats, weights: Floats) -> None:
@@ -93,21 +93,21 @@ class TrustRecord:
         self._sums[1] += weights
         self._sums[2, int(weights.argmax())] += 1
 
-    def learned(self, answered: Floats, losses: Floats, own: float) -> None:
-        """Count a label, with the losses of predictors and of the forecaster."""
+    def learned(self, answered: Floats, losses: Floats, gains: Floats) -> None:
+        """Count a label, with the predictors' losses and what those who answered gained."""
         self._labels += 1
         self._sums[3] += answered
         self._sums[4] += losses * answered
-        self._sums[5] += own * answered
-        ahead = losses[self._leader] - losses
-        self._sums[6] = np.maximum(self._sums[6] + ahead, 0.0)
+        self._sums[5] += gains
+        self._sums[6] += losses[self._leader] - losses
+        np.maximum(self._sums[6], 0.0, out=self._sums[6])
 
     def settle(self, weights: Floats) -> None:
         """See who is trusted most, now that all labels of a batch are learned."""
         leader, before = int(weights.argmax()), self._leader
         # The first of equals leads until another is truly ahead.
         if weights[leader] > weights[before]:
-            weight, gain = float(weights[leader]), float(self._sums[6, leader])
+            weight, gain = float(weights[leader] / weights.sum()), float(self._sums[6, leader])
             old, new = self.names[before], self.names[leader]
             self._turns.append(Turn(self._asked, self._labels, old, new, weight, gain))
             self._sums[6] = 0.0
@@ -117,9 +117,9 @@ class TrustRecord:
         """Return standings and turns."""
         standings = {}
         for name, sums in zip(self.names, self._sums.T.tolist(), strict=True):
-            asked, weight, led, labels, loss, own, _ = sums
+            asked, weight, led, labels, loss, regret, _ = sums
             mean = weight / asked if asked else 0.0
-            standings[name] = Standing(int(asked), mean, int(led), int(labels), loss, own - loss)
+            standings[name] = Standing(int(asked), mean, int(led), int(labels), loss, regret)
         return Trust(standings, tuple(self._turns))
 
     def state(self) -> dict[str, Any]:

@@ -54,9 +54,8 @@ def serve(sleepers, weights, gains, labels, peaks=(0.0, 0.0)):
     """Return the spans of labels, first and last, that the second predictor slept through."""
     spans, start = [], None
     for _ in range(labels):
-        sleepers.learn(
-            sleepers.awake * 1.0, np.array(weights), np.array(gains), lambda: np.array(peaks)
-        )
+        up = sleepers.awake * 1.0
+        sleepers.learn(up, up * weights, up * gains, lambda: np.array(peaks))
         if not sleepers.awake[1] and start is None:
             start = sleepers.labels
         elif sleepers.awake[1] and start is not None:
