@@ -7,12 +7,20 @@ from dataclasses import fields
 from typing import Any
 
 from larc.errors import LarcError
-from larc.reports import ci_report, episodic_report, figures, prefix_report, stream, sweep
+from larc.reports import (
+    ci_report,
+    controller_report,
+    episodic_report,
+    figures,
+    prefix_report,
+    stream,
+    sweep,
+)
 from larc.reports.cost import cost_tables
 from larc.reports.page import Facts, page
 from larc.reports.report import Report
 from larc.reports.tables import Table
-from larc.studies import ci_queue, own_tasks, prefix_queue, programs, stream_queue
+from larc.studies import ci_queue, controller_queue, own_tasks, prefix_queue, programs, stream_queue
 from larc.studies.catalog import STUDIES, SWEEP, command_of
 from larc.studies.runs import Run
 
@@ -23,6 +31,7 @@ REPORTS: dict[str, Callable[[Run], Report]] = {
     ci_queue.KIND: ci_report.report,
     stream_queue.KIND: stream.report,
     prefix_queue.KIND: prefix_report.report,
+    controller_queue.KIND: controller_report.report,
     SWEEP: lambda run: _swept(run),  # it needs the others
 }
 

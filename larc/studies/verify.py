@@ -11,7 +11,7 @@ from larc.studies.locks import LOCK, holder
 from larc.studies.runs import Run, read_file, read_json, sha256
 
 # In these, labels are opened by the replay's own clock, not at the end.
-REPLAYS = ("ci", "stream", "prefix")
+REPLAYS = ("ci", "stream", "prefix", "controller")
 ORDER = (
     "questions read",
     "training finished",
@@ -122,6 +122,8 @@ def _check_evidence(run: Run) -> str:
         if "replay repeated" not in events:
             raise LarcError(f"{run.path / 'evidence.jsonl'} does not show the repeated replay.")
         return "the run's own predictions were repeated before others were made"
+    if run.kind == "controller":
+        return "the run's predictions were on record before they were mixed"
     if run.kind in REPLAYS:
         return "trainings were on record before the audit's predictions"
     return "predictions were on record before the queries were opened"

@@ -1,0 +1,138 @@
+"""The controller study on a CI run of made-up jobs and the tiny model."""
+
+import json
+
+import numpy as np
+import pytest
+
+from larc.cli import main
+from larc.evaluation import half_brier
+from larc.reports import controller_report
+from larc.stream import controller as live
+from larc.studies.controller import CONTROLLER, LIVE, mix, variants
+from larc.studies.parquet import from_parquet
+from larc.studies.runs import Run
+
+SEED = 2026092811
+SMALL = ["--preset", "smoke", "--seeds", str(SEED), "--train", "6", "--audit", "8"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "ci"
+    assert main(["study", "ci", *SMALL, "--further", "yes", "--out", str(out)]) == 0
+    return out
+
+
+def study(source, out, *options):
+    return main(["study", "controller", "--run", str(source), "--out", str(out), *options])
+
+
+@pytest.fixture(scope="module")
+def run(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "controller"
+    assert study(source, out) == 0
+    return out
+
+
+def rows(out, units):
+    found = sorted(out.glob(f"units/{units}/predictions.parquet"))
+    return [row for path in found for row in from_parquet(path.read_bytes(), str(path))]
+
+
+def test_every_job_is_answered_by_every_variant_and_live(source, run):
+    jobs = {(row["repository"], row["name"]) for row in rows(source, "audit-*")}
+    by_path = {}
+    for row in (*rows(run, "mixed"), *rows(run, "live-*")):
+        by_path.setdefault(row["path"], set()).add((row["repository"], row["name"]))
+        assert sum(row["policy"]) == pytest.approx(1, abs=1e-6)  # means of float32 rows
+    assert all(named == jobs for named in by_path.values())
+    assert {CONTROLLER, LIVE, "plain mean", "no drift", "experts", "+ shrunk"} <= set(by_path)
+
+
+def test_regrets_are_within_the_stated_bounds(run):
+    results = controller_report.load_results(Run(run))
+    assert results.told
+    for told in results.told:
+        if "regrets" in told:
+            assert max(told["regrets"].values()) <= told["bound"]["total"]
+
+
+def test_scores_are_those_of_the_saved_predictions(run):
+    results = controller_report.load_results(Run(run))
+    own = sorted(
+        ((r["repository"], r["name"]), r) for r in rows(run, "live-*") if r["path"] == LIVE
+    )
+    losses = half_brier(np.array([r["policy"] for _, r in own]), [r["label"] for _, r in own])
+    assert results.scores(LIVE) == pytest.approx([losses @ results.primary])
+    text = (run / "report.md").read_text()
+    assert "synthetic" in text
+    for name in ("losses", "ablation", "bounds", "trust"):
+        assert (run / "tables" / f"{name}.csv").exists()
+
+
+def test_the_run_verifies_and_a_second_one_is_the_same_bytes(source, run, tmp_path):
+    assert main(["verify", str(run)]) == 0
+    assert study(source, tmp_path / "again") == 0
+    for path in sorted(run.glob("units/*/*.*")):
+        if path.name not in ("cost.json", "done.json"):
+            again = tmp_path / "again" / path.relative_to(run)
+            assert again.read_bytes() == path.read_bytes(), path
+
+
+def test_stopping_anywhere_changes_nothing(source, run, tmp_path, monkeypatch):
+    """Ended after some events, it goes on from its checkpoint to the same predictions."""
+    out = tmp_path / "stopped"
+    ask, count = live.Controller.ask, 0
+
+    def stopping(self, *args, **kwargs):
+        nonlocal count
+        count += 1
+        if count == 6:
+            raise KeyboardInterrupt
+        return ask(self, *args, **kwargs)
+
+    monkeypatch.setattr("larc.studies.replaying.CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(live.Controller, "ask", stopping)
+    assert study(source, out) == 130
+    monkeypatch.setattr(live.Controller, "ask", ask)
+    assert study(source, out) == 0
+    for path in sorted(run.glob("units/live-*/predictions.parquet")):
+        assert (out / path.relative_to(run)).read_bytes() == path.read_bytes()
+
+
+def test_a_mixture_never_knows_a_label_before_it_arrives(source):
+    told = {}
+    for row in rows(source, "audit-*"):
+        if row["repository"] == min(r["repository"] for r in rows(source, "audit-*")):
+            told.setdefault(row["name"], {})[row["path"]] = row["policy"]
+    from larc.ci.room import job_item
+    from larc.studies.about import AboutRun, audited
+
+    split = audited(AboutRun(run=str(source))).split
+    items = [job_item(job) for job in split.audit if job_item(job).name in told]
+    items = sorted(items, key=lambda item: item.asked)
+    variant = variants(list(told[items[0].name]))[0]
+    before = {item.name: said for item, said in mix(items, told, variant)[0]}
+    from dataclasses import replace
+
+    last = items[len(items) // 2]
+    changed = [replace(i, label=(i.label + 1) % 4) if i.arrives >= last.asked else i for i in items]
+    after = {item.name: said for item, said in mix(changed, told, variant)[0]}
+    for item in items:
+        if item.asked <= last.asked:
+            assert after[item.name] == before[item.name]
+
+
+def test_it_says_what_it_needs(tmp_path, capsys):
+    assert main(["study", "controller", "--out", str(tmp_path / "none")]) == 1
+    assert "--run" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_without_the_live_replay_only_saved_predictions_are_mixed(source, tmp_path):
+    out = tmp_path / "mixed"
+    assert study(source, out, "--live", "no") == 0
+    assert not list(out.glob("units/live-*"))
+    told = json.loads((out / "units" / "mixed" / "trust.json").read_text())
+    assert {row["variant"] for row in told} >= {CONTROLLER, "experts"}
