@@ -19,12 +19,13 @@ S = TypeVar("S")
 _TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def setting(default: Any, help: str, *, free: bool = False) -> Any:
+def setting(default: Any, help: str, *, free: bool = False, least: int | None = None) -> Any:
     """Declare a field of a settings dataclass: its default, and the sentence shown for it.
 
-    A ``free`` one changes no result, and may change while a run goes on.
+    A ``free`` one changes no result, and may change while a run goes on. A number, and each of
+    several, is refused below ``least``.
     """
-    return field(default=default, metadata={"help": help, "free": free})
+    return field(default=default, metadata={"help": help, "free": free, "least": least})
 
 
 def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
@@ -44,7 +45,7 @@ def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Bake:
-    ...     minutes: int = setting(30, "How long.")
+    ...     minutes: int = setting(30, "How long.", least=1)
     >>> build(Bake, {"minutes": "45"})
     Bake(minutes=45)
     >>> build(Bake, {"minuets": 45})
@@ -54,16 +55,16 @@ def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
     >>> build(Bake, {"minutes": "long"})
     Traceback (most recent call last):
     ...
-    larc.errors.LarcError: setting 'minutes' got 'long'; it takes a whole number.
+    larc.errors.LarcError: setting 'minutes' got 'long'; it takes a whole number, 1 or more.
     """
     hints = get_type_hints(cls)
-    known = [item.name for item in fields(cls)]  # type: ignore[arg-type]  # a dataclass
+    known = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]  # a dataclass
     checked = {}
     for raw, value in values.items():
         name = str(raw).replace("-", "_")
         if name not in known:
             raise LarcError(f"there is no setting {raw!r}; {nearest(name, known)}")
-        checked[name] = convert(name, hints[name], value)
+        checked[name] = convert(name, hints[name], value, known[name].metadata.get("least"))
     return replace(base, **checked) if base is not None else cls(**checked)  # type: ignore[type-var]  # a dataclass
 
 
@@ -74,14 +75,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}."
 
 
-def convert(name: str, hint: Any, value: Any) -> Any:
+def convert(name: str, hint: Any, value: Any, least: int | None = None) -> Any:
     """Return a value as the type that a field declares, or say what the field takes."""
     try:
-        return _converted(hint, value)
+        made = _converted(hint, value)
+        if least is not None and any(n < least for n in (made if type(made) is tuple else [made])):
+            raise ValueError
     except (TypeError, ValueError, OverflowError, RecursionError):
         # Not all of it: a few lines of YAML can stand for more than a machine holds.
         shown = reprlib.repr(value)
-        raise LarcError(f"setting {name!r} got {shown}; it takes {describe(hint)}.") from None
+        takes = describe(hint) + ("" if least is None else f", {least} or more")
+        raise LarcError(f"setting {name!r} got {shown}; it takes {takes}.") from None
+    return made
 
 
 def _converted(hint: Any, value: Any) -> Any:

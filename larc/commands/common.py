@@ -11,7 +11,7 @@ Commands = Any  # what argparse calls an action of subparsers, which has no publ
 
 
 ANEW = "nothing was kept; the same command starts anew"
-ONWARD = "what was done is kept; the same command goes on from there"
+ONWARD = "what was saved is kept; the same command goes on from there"
 
 
 def command(

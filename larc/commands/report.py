@@ -24,9 +24,18 @@ def _report(arguments: argparse.Namespace) -> None:
 
 def say_report(run: Any, *, as_json: bool) -> None:
     """Write a run's report and say where it is; in JSON also what it found."""
-    from larc.reports.headline import headline
     from larc.reports.writing import write_report
 
     with run.locked():
         place = write_report(run)
-    print(json.dumps(headline(run)) if as_json else f"the report is {place}")
+    if as_json:
+        say_headline(run)
+    else:
+        print(f"the report is {place}")
+
+
+def say_headline(run: Any) -> None:
+    """Say on one line of JSON where a run's report is and what it found."""
+    from larc.reports.headline import headline
+
+    print(json.dumps(headline(run)))

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from larc.commands.common import ONWARD, Commands, command, given
-from larc.commands.report import say_report
+from larc.commands.report import say_headline, say_report
 from larc.settings import add_options, build, read_yaml
 
 
@@ -59,10 +59,12 @@ def _study(arguments: argparse.Namespace) -> None:
         run = run_sweep(study, settings, parse_sweep(study, arguments.sweep), out, execution)
     else:
         run = run_study(study, settings, out, execution)
-    if finished and not arguments.json:
+    if not finished:
+        say_report(run, as_json=arguments.json)
+    elif arguments.json:
+        say_headline(run)
+    else:
         print(f"{out} is finished already; its report is {out / 'report.html'}")
-        return
-    say_report(run, as_json=arguments.json)
 
 
 def _final(arguments: argparse.Namespace) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,10 +152,31 @@ def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> R
     # What it is about first: what cannot be read is refused before a directory is made.
     settings = study.settle(settings)
     subject = study.prepare(settings)
-    run = Run.start(out, study.kind, decisive(settings), data_hash(subject))
-    with run.locked():
-        study.carry_out(run, subject, settings, execution)
+    with _no_trace(out):
+        run = Run.start(out, study.kind, decisive(settings), data_hash(subject))
+        with run.locked():
+            study.carry_out(run, subject, settings, execution)
     return run
+
+
+@contextmanager
+def _no_trace(out: Path) -> Iterator[None]:
+    """Leave no directory behind where a new run is refused before it has kept anything.
+
+    The next command would have to give the settings that were refused, or choose another --out.
+    """
+    new, place = not (out / "config.json").exists(), out.exists()
+    try:
+        yield
+    except LarcError:
+        if new and not any(p.is_file() and p != out / "config.json" for p in out.rglob("*")):
+            (out / "config.json").unlink(missing_ok=True)
+            for empty in sorted(out.rglob("*"), reverse=True):
+                empty.rmdir()
+            if not place:
+                with suppress(FileNotFoundError):
+                    out.rmdir()
+        raise
 
 
 def is_finished(out: Path) -> bool:
@@ -210,10 +232,11 @@ def run_sweep(
     ]
     variations = [build(study.settings, values, settings) for values in combinations]
     facts = {"study": study.kind, "base": decisive(settings), "varied": dict(varied)}
-    sweep = Run.start(out, SWEEP, facts)
-    with sweep.locked():
-        for values, varied_settings in zip(combinations, variations, strict=True):
-            run_study(study, varied_settings, out / variation_name(values), execution)
+    with _no_trace(out):
+        sweep = Run.start(out, SWEEP, facts)
+        with sweep.locked():
+            for values, varied_settings in zip(combinations, variations, strict=True):
+                run_study(study, varied_settings, out / variation_name(values), execution)
     return sweep
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from larc.errors import LarcError
@@ -50,17 +52,36 @@ def _in_processes(
 ) -> Iterator[tuple[int, Files]]:
     # Spawned, not forked: a forked process would inherit torch's threads half alive.
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, context, initializer=_end_with_parent) as pool:
-        numbers = {pool.submit(function, unit): number for number, unit in enumerate(units)}
-        for future in as_completed(numbers):
-            try:
-                files = future.result()
-            except BrokenProcessPool as error:
-                raise LarcError(
-                    "a worker was killed, for want of memory perhaps; run the same command again "
-                    "to go on, with fewer --workers if need be."
-                ) from error
-            yield numbers[future], files
+        try:
+            with _deaf_children():
+                numbers = {pool.submit(function, unit): number for number, unit in enumerate(units)}
+            for future in as_completed(numbers):
+                yield numbers[future], future.result()
+        except BrokenProcessPool as error:
+            raise LarcError(
+                "a worker was killed, for want of memory perhaps; run the same command again "
+                "to go on, with fewer --workers if need be."
+            ) from error
+        except BaseException:
+            # Stopped: nobody waits for units that take hours. What they saved is kept.
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C, which a terminal sends to all: their parent ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is ignored stays so in a child
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _end_with_parent() -> None:

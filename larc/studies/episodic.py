@@ -22,6 +22,7 @@ from larc.studies.engines import Files
 from larc.studies.options import UNTRAINED, EpisodicSettings, Execution, TaskSet
 from larc.studies.parquet import predictions_content, queries_content
 from larc.studies.runs import Run, as_json, sha256
+from larc.studies.stopping import stoppable
 from larc.studies.units import accounted, counted, do_all, hashes, recount
 from larc.substrate import Substrate
 from larc.tasks import Task
@@ -138,11 +139,14 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
         losses = notes["losses"]
         recount(substrate, notes)
     display.unit(work.name, settings.updates, trainer.updates)
-    while trainer.updates < settings.updates:
-        losses.append(trainer.advance())
-        display.update(trainer.updates, losses[-1])
-        if resumable and trainer.updates % CHECKPOINT_EVERY == 0:
-            trainer.save(checkpoint, {"losses": losses, **counted(substrate)})
+    with stoppable() as stopped:
+        while trainer.updates < settings.updates:
+            losses.append(trainer.advance())
+            display.update(trainer.updates, losses[-1])
+            if resumable and (stopped() or trainer.updates % CHECKPOINT_EVERY == 0):
+                trainer.save(checkpoint, {"losses": losses, **counted(substrate)})
+            if stopped():
+                raise KeyboardInterrupt
     return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
 
 

@@ -24,14 +24,20 @@ class ModelSettings:
     adapter: str = setting("", "A PEFT LoRA directory that becomes part of the frozen model.")
     device: str = setting("cpu", "Where the model runs.")
     dtype: str = setting("float32", "Its precision: float32 or bfloat16.")
-    threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.")
-    boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.")
-    rank: int = setting(4, "The rank of the residual.")
+    threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.", least=1)
+    boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.", least=0)
+    rank: int = setting(4, "The rank of the residual.", least=1)
     rule: str = setting("sgd:0.1", "The update rule of a fast state.")
-    seeds: tuple[int, ...] = setting((2026092811, 2026092812, 2026092813), "Training seeds.")
+    seeds: tuple[int, ...] = setting(
+        (2026092811, 2026092812, 2026092813), "Training seeds.", least=0
+    )
     learning_rate: float = setting(1e-3, "Of the outer AdamW.")
-    prompt_limit: int = setting(384, "The most tokens of a prompt.")
-    candidate_limit: int = setting(32, "The most tokens of a candidate with its end.")
+    prompt_limit: int = setting(384, "The most tokens of a prompt.", least=1)
+    candidate_limit: int = setting(32, "The most tokens of a candidate with its end.", least=1)
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise LarcError(f"seeds {list(self.seeds)} were given; give one or more, each once.")
 
     @property
     def limits(self) -> Limits:
@@ -45,12 +51,12 @@ class ModelSettings:
 class EpisodicSettings(ModelSettings):
     """What decides the results of an episodic study."""
 
-    inner_steps: int = setting(2, "Updates an episode makes on its support.")
+    inner_steps: int = setting(2, "Updates an episode makes on its support.", least=0)
     objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
     untrained: bool = setting(True, "Whether the untrained start is a further arm.")
-    updates: int = setting(256, "Outer updates of each training.")
-    batch: int = setting(2, "Episodes in an outer update.")
-    resamples: int = setting(10_000, "Bootstrap resamples of groups.")
+    updates: int = setting(256, "Outer updates of each training.", least=0)
+    batch: int = setting(2, "Episodes in an outer update.", least=1)
+    resamples: int = setting(10_000, "Bootstrap resamples of groups.", least=1)
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -77,7 +83,7 @@ class TaskSet:
 class Execution:
     """Where a study is carried out. None of it changes a result."""
 
-    workers: int = setting(1, "Units of work done side by side, each in a process.")
+    workers: int = setting(1, "Units of work done side by side, each in a process.", least=1)
     engine: Literal["local", "ray"] = setting("local", "local, or ray for a Ray cluster.")
     address: str = setting("", "The Ray cluster's address; a local one by default.")
 
@@ -88,23 +94,26 @@ class AdapterSettings:
 
     substrate: str = setting("smollm2-135m", "The frozen model the adapter is for.")
     out: str = setting("adapter", "The directory to write.")
-    updates: int = setting(300, "Optimiser updates.")
-    batch: int = setting(16, "Examples in each update.")
+    updates: int = setting(300, "Optimiser updates.", least=1)
+    batch: int = setting(16, "Examples in each update.", least=1)
     learning_rate: float = setting(1e-3, "AdamW's learning rate.")
-    seed: int = setting(2026092800, "Draws the examples and the first weights.")
+    seed: int = setting(2026092800, "Draws the examples and the first weights.", least=0)
 
 
 @dataclass(frozen=True)
 class ReplaySettings(ModelSettings):
     """What every study of late labels decides besides: training on labels, and a session's size."""
 
-    batch: int = setting(8, "Labelled prompts in an outer update of the task-matched training.")
+    batch: int = setting(
+        8, "Labelled prompts in an outer update of the task-matched training.", least=1
+    )
     pending_limit: int = setting(
         2 * 2**20, "Bytes of awaited feedback a session may hold.", free=True
     )
     total_limit: int = setting(4 * 2**20, "Bytes of live state a session may hold.", free=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.batch < 1:
             raise LarcError(f"--batch {self.batch} holds no prompt; give 1 or more.")
 
@@ -120,7 +129,7 @@ class CISettings(ReplaySettings):
     queue: str = setting("standard", "Windows by repository: standard, or a YAML file.")
     train: str = setting("", "One training window for all: A..B, a number of jobs, or both.")
     audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
-    synthetic: int = setting(0, "Make up this many jobs instead of reading any.")
+    synthetic: int = setting(0, "Make up this many jobs instead of reading any.", least=0)
     start: str = setting("", "A finished programs run whose static states training starts from.")
     further: bool = setting(
         False, "Whether latest-only, shrunk and descending states are replayed as well."

@@ -16,9 +16,9 @@ KIND = "programs"
 class ProgramSettings(EpisodicSettings):
     """What decides the results of the program-selection study."""
 
-    support: int = setting(4, "Examples whose execution errors an episode learns from.")
-    training_groups: int = setting(16, "Training groups of each family, of 16.")
-    development_groups: int = setting(8, "Development groups of each family, of 8.")
+    support: int = setting(4, "Examples whose execution errors an episode learns from.", least=1)
+    training_groups: int = setting(16, "Training groups of each family, of 16.", least=1)
+    development_groups: int = setting(8, "Development groups of each family, of 8.", least=1)
 
 
 PRESETS = {
