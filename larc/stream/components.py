@@ -22,7 +22,7 @@ from larc.stream.brier_game import RATE, Floats
 
 # Weights stop here and not at zero: a predictor or component can always come back. Raising a
 # weight to it breaks no bound, and adds less to their sum than rounding does.
-LEAST = 1e-250
+LEAST = 1e-100
 #: How much of a new context's weights is uniform; the rest are the common ones of that moment.
 UNIFORM = 0.5
 

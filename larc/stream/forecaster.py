@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from larc.errors import LarcError
 from larc.evaluation.checks import SUM_TOLERANCE, checked_probabilities
@@ -31,6 +31,8 @@ from larc.stream.outstanding import Outstanding
 from larc.stream.trust import Trust, TrustRecord
 
 _STATE_FORMAT = 1
+# How many groups of answering predictors are remembered, to spare work.
+_GROUPS = 256
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,15 @@ class Forecast:
     name: str
     probabilities: tuple[float, ...]
     weights: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Who answered: one or zero for each predictor, their places, and those of the others."""
+
+    answered: Floats
+    here: NDArray[np.intp]
+    absent: NDArray[np.intp]
 
 
 class Forecaster:
@@ -120,7 +131,7 @@ class Forecaster:
         self.chains = Chains(count)
         self.sleepers = Sleepers(count, chosen.naps, [self.names.index(name) for name in free])
         self.trust = TrustRecord(self.names)
-        self._everybody: Floats = np.ones(count)
+        self._groups: dict[tuple[str, ...], _Group] = {}
         self._pending: dict[str, Outstanding] = {}
 
     @property
@@ -158,8 +169,11 @@ class Forecaster:
             raise LarcError(f"{name!r} is asked already; name each question differently.")
         if not 0 < weight <= 1:
             raise LarcError(f"the weight of {name!r} is {weight}; give one above 0 and up to 1.")
-        answered, given = self._given(name, predictions)
-        losses = outcome_losses(given)
+        group = self._group(name, tuple(predictions))
+        given = _probabilities(list(predictions.values()))
+        answered = group.answered
+        losses = np.zeros((len(self.names), given.shape[1]))
+        losses[group.here] = outcome_losses(given)  # of the others, zeros that get no weight
         weights = self.components.weights(context)
         main = self.components.belief @ weights
         chain = self.chains.take()
@@ -172,8 +186,8 @@ class Forecaster:
         if weight != 1:
             likelihoods = np.exp(-RATE * weight * losses)
             mixed = used @ likelihoods
-        if len(predictions) < len(self.names):
-            likelihoods[answered == 0] = mixed
+        if len(group.absent):
+            likelihoods[group.absent] = mixed
         self._pending[name] = Outstanding(
             context,
             chain,
@@ -295,22 +309,22 @@ class Forecaster:
             raise LarcError(f"this state of a forecaster is damaged: {error!r}.") from error
         return restored
 
-    def _given(self, name: str, predictions: Mapping[str, ArrayLike]) -> tuple[Floats, Floats]:
-        """Return who answered, and a row of probabilities for every predictor."""
-        rows: Any = [predictions[who] for who in self.names if who in predictions]
-        if not rows or len(rows) < len(predictions):
-            unknown = predictions.keys() - set(self.names)
-            who = f"{min(unknown)!r}, no predictor," if unknown else "nobody"
-            raise LarcError(f"{who} answered {name!r}; give predictions of {self.names}.")
-        given = _probabilities(rows)
-        if len(predictions) == len(self.names):
-            return self._everybody, given
-        here = [index for index, who in enumerate(self.names) if who in predictions]
-        answered = np.zeros(len(self.names))
-        answered[here] = 1.0
-        filled = np.zeros((len(self.names), given.shape[1]))  # zeros get no weight
-        filled[here] = given
-        return answered, filled
+    def _group(self, name: str, who: tuple[str, ...]) -> _Group:
+        """Return where those who answered stand; the same few groups come again and again."""
+        group = self._groups.get(who)
+        if group is None:
+            unknown = set(who) - set(self.names)
+            if unknown or not who:
+                whose = f"{min(unknown)!r}, no predictor," if unknown else "nobody"
+                raise LarcError(f"{whose} answered {name!r}; give predictions of {self.names}.")
+            if len(self._groups) >= _GROUPS:
+                self._groups.clear()
+            here = [self.names.index(one) for one in who]
+            absent = [index for index in range(len(self.names)) if index not in here]
+            answered = np.zeros(len(self.names))
+            answered[here] = 1.0
+            group = self._groups[who] = _Group(answered, np.array(here), np.array(absent, int))
+        return group
 
 
 def _probabilities(rows: Any) -> Floats:

@@ -248,7 +248,7 @@ def test_thousands_of_hopeless_labels_do_not_stop_a_return():
     for number in range(900):
         forecaster.predict(str(number), {"a": [1, 0], "b": [0, 1]})
         forecaster.learn([(str(number), 0)])
-    assert 0 < forecaster.components.common[0, 1] < 1e-200
+    assert 0 < forecaster.components.common[0, 1] < 1e-90
     alone = forecaster.predict("alone", {"b": [0, 1]})
     assert alone.weights == {"b": 1.0}
     assert list(alone.probabilities) == pytest.approx([0, 1], abs=1e-12)
