@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from larc.errors import LarcError
+    from larc.exporting import export_state
     from larc.interventions import Predictions, Report, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
     from larc.residual import Factors
@@ -45,6 +46,7 @@ _ROOMS = {
     "Update": "larc.learner",
     "UpdateRule": "larc.rules",
     "evaluate": "larc.interventions",
+    "export_state": "larc.exporting",
     "judge": "larc.interventions",
     "load_substrate": "larc.substrate",
     "predict": "larc.interventions",
@@ -74,6 +76,7 @@ __all__ = [
     "Update",
     "UpdateRule",
     "evaluate",
+    "export_state",
     "judge",
     "load_substrate",
     "predict",

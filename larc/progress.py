@@ -71,10 +71,9 @@ def tracked(what: str, total: int) -> Iterator[Callable[[int, float], None]]:
     >>> with tracked("training", total=2) as on_update:
     ...     on_update(1, 0.5)
     """
-    display = Display()
-    with display.over(units=1, done=0):
-        display.unit(what, total, 0)
-        yield display.update
+    with _bars() as bars:
+        task = bars.add_task(what, total=total, note="")
+        yield lambda done, loss: bars.update(task, completed=done, note=f"loss {loss:.4f}")
 
 
 @contextmanager
@@ -89,9 +88,8 @@ def counting() -> Iterator[Callable[[str, int, int, str], None]]:
     ...     tell("pages", 1, 2, "")
     ...     tell("files", 0, 10, "waiting for the server")
     """
-    bars = _bars()
     shown: dict[str, TaskID] = {}
-    with bars:
+    with _bars() as bars:
 
         def tell(what: str, done: int, total: int, note: str) -> None:
             if what not in shown:
