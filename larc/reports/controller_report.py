@@ -33,7 +33,9 @@ NOTES = (
     "The bound is on the sum of losses over a repository's audit, each job counted once. The "
     "primary score weighs jobs otherwise, by commit, and no bound on it can be stated beforehand.",
     "HEDGE4's logistic expert has unit-length features that were chosen after looking at scores of "
-    "both whole histories (five variants), so HEDGE4 is not blind to them.",
+    "both whole histories (five variants), so HEDGE4 is not blind to them. Nor is the controller: "
+    "its learning rates and shares were chosen after mixing HEDGE4's experts, with no model, over "
+    "long stretches of both histories, one of which contains the audit of bitcoin/bitcoin.",
 )
 
 
