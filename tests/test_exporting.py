@@ -128,13 +128,14 @@ def test_bfloat16_and_an_untied_head_are_exported_too(tmp_path, to):
         assert torch.equal(model.lm_head.weight, substrate.model.lm_head.weight)
 
 
-def test_a_slow_state_and_an_episode_are_exported_from_their_files(tiny, tmp_path, capsys):
+def test_a_slow_state_a_package_and_an_episode_are_exported_from_files(tiny, tmp_path, capsys):
     learner, episode = learned(tiny)
     episode.save(tmp_path / "episode")
     slow = learner.slow.advanced(episode.factors)
     (tmp_path / "slow").write_bytes(slow.to_bytes())
+    slow.save_pretrained(tmp_path / "package")
     made = {}
-    for name in ("episode", "slow"):
+    for name in ("episode", "slow", "package"):
         command = ["export", str(tmp_path / name), "--to", "merged", "--substrate", "tiny"]
         assert main([*command, "--out", str(tmp_path / f"{name}-model"), "--json"]) == 0
         said = json.loads(capsys.readouterr().out)
@@ -142,7 +143,7 @@ def test_a_slow_state_and_an_episode_are_exported_from_their_files(tiny, tmp_pat
         assert said["form"] == "merged"
         assert 0 <= said["difference"] < 1e-4
         made[name] = (tmp_path / f"{name}-model" / "model.safetensors").read_bytes()
-    assert made["episode"] == made["slow"]
+    assert made["episode"] == made["slow"] == made["package"]
 
 
 def test_a_substrate_with_an_adapter_is_merged_with_both(tiny, tmp_path):

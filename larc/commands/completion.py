@@ -21,7 +21,9 @@ def add(commands: Commands) -> None:
     completion = command(commands, "completion", "Print shell completion.", _completion)
     completion.formatter_class = argparse.RawDescriptionHelpFormatter
     completion.epilog = "to use it:\n" + "\n".join(f"  {line}" for line in _SHELLS.values())
-    completion.add_argument("shell", metavar="SHELL", choices=list(_SHELLS), help="which one")
+    completion.add_argument(
+        "shell", metavar="SHELL", choices=list(_SHELLS), help="bash, zsh or fish"
+    )
 
 
 def _completion(arguments: argparse.Namespace) -> None:

@@ -27,7 +27,9 @@ def add(commands: Commands) -> None:
         help="the model it was made on [smollm2-135m]",
     )
     export.add_argument("--adapter", metavar="DIR", help="the adapter it was made on, if any")
-    export.add_argument("--dtype", default="float32", metavar="TEXT", help="[float32]")
+    export.add_argument(
+        "--dtype", default="float32", metavar="TEXT", help="its precision [float32]"
+    )
     export.add_argument("--json", action="store_true", help="answer in JSON")
 
 
