@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from larc.commands import (
     adapter,
+    bench,
     ci,
     completion,
     demo,
@@ -65,7 +66,8 @@ def _parser() -> Parser:
     )
     parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="larc")
-    for one in (fetch, demo, study, ci, report, verify, export, package, adapter, completion):
+    known = (fetch, demo, study, ci, report, verify, export, package, adapter, bench, completion)
+    for one in known:
         one.add(commands)
     return parser
 
