@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 # The constraints pin what the results were made with; torch is the CPU build there.
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test lint bench torture browser setup fetch clean
+.PHONY: help run test lint docs bench torture browser setup fetch clean
 
-## run: set everything up, fetch SmolLM2, run the quick program study
+help:
+	@awk -F': ' '/^## [a-z]+: /{sub("## ", "", $$1); printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+## run: set everything up, fetch SmolLM2, run the quick program study, name its report
 run: fetch
 	@echo "== the quick program study (about twelve minutes on two idle cores)"
 	$(BIN)/larc study programs --preset quick --out runs/programs-quick
@@ -20,15 +23,21 @@ test: fetch lint browser
 ## lint: style, types and the one-way house
 lint: setup
 	@echo "== style, types, structure"
-	$(BIN)/ruff check larc tests benchmarks
-	$(BIN)/ruff format --check larc tests benchmarks
+	$(BIN)/ruff check larc tests benchmarks website
+	$(BIN)/ruff format --check larc tests benchmarks website
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## bench: the packed scorer against other layouts; HEDGE4, and a replay's paths in shared batches
+## docs: bring the pages up to date with the results, build the site into site/
+docs: setup
+	@echo "== the site"
+	$(BIN)/python -m website
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the site is site/index.html"
+
+## bench: one table of ratios, against other tools and against the machine
 bench: fetch
-	$(BIN)/python -m benchmarks.scoring
-	$(BIN)/python -m benchmarks.replay
+	$(BIN)/larc bench
 
 ## torture: kill, flip and feed damaged input until something breaks, and count
 torture: setup
@@ -53,7 +62,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
+	# A peer of the benchmark that asks for an old transformers, and works with this one.
+	$(INSTALL) --no-deps pyreft pyvene
 	touch $@
 
+## clean: remove the environment and every cache; runs stay
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,34 @@
+"""Rows of the paper's tables, to stand beside ours: facts of its Section 5, in its own units."""
+
+from __future__ import annotations
+
+from larc.reports.tables import Cell
+
+#: By the name that our table of the same definition has: the columns, then the rows.
+PAPER: dict[str, tuple[tuple[Cell, ...], ...]] = {
+    "endpoint": (
+        ("Objective", "2811", "2812", "2813", "Mean", "Seed SD"),
+        ("Static", 21.90, 31.47, 34.53, 29.30, 6.59),
+        ("Adapted", 20.46, 41.93, 11.44, 24.61, 15.66),
+    ),
+    "contrasts": (
+        ("Contrast", "Mean", "99 % interval", "2811", "2812", "2813"),
+        ("Δobj", 4.69, "[1.19, 8.88]", 1.45, -10.46, 23.09),
+        ("Static G", 24.65, "[19.39, 29.26]", 31.43, 20.16, 22.35),
+        ("Static D", 28.36, "[21.85, 34.93]", 37.76, 26.78, 20.55),
+        ("Adapted G", 36.65, "[31.65, 41.20]", 40.52, 18.64, 50.78),
+        ("Adapted D", 35.77, "[30.33, 41.01]", 40.21, 19.97, 47.13),
+    ),
+    "controls": (
+        ("Objective", "Real/keep", "Real/reset", "Sham/keep", "Sham/reset", "Text", "Rule"),
+        ("Static", 29.30, 53.95, 57.67, 53.95, 61.78, 0.78),
+        ("Adapted", 24.61, 61.26, 60.38, 61.26, 61.03, 0.78),
+    ),
+    "secondary": (
+        ("Objective", "Read state", "Expected error", "Greedy error", "All queries correct"),
+        ("Static", "Reset", 53.95, 47.76, 42.71),
+        ("Static", "Adapted state", 29.30, 15.49, 81.77),
+        ("Adapted", "Reset", 61.26, 61.72, 30.21),
+        ("Adapted", "Adapted state", 24.61, 16.04, 80.73),
+    ),
+}

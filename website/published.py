@@ -1,0 +1,161 @@
+"""Numbers and tables for the pages, from the files of published runs.
+
+A page asks for one with a comment, and what stands up to the next comment is written by code::
+
+    <!-- from results: headline programs-quick -->
+    ...
+    <!-- end -->
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from larc.reports.tables import Cell, Table
+from larc.state import read_slow
+from larc.studies.catalog import STUDIES, command_of, settings_of
+from larc.studies.runs import Run
+from website.paper import PAPER
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+_BLOCK = re.compile(
+    r"(?P<head><!-- from results: (?P<what>[^\n]+?) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
+)
+Row = dict[str, Any]
+
+
+def pages() -> list[Path]:
+    """Return every page that may ask for numbers."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def renewed(page: str) -> str:
+    r"""Return a page with everything it asks for as the results have it now.
+
+    Examples
+    --------
+    >>> page = "<!-- from results: command programs-quick -->\nold\n<!-- end -->"
+    >>> print(renewed(page).splitlines()[3])
+    $ larc study programs --preset quick
+    """
+
+    def written(found: re.Match[str]) -> str:
+        name, *arguments = found["what"].split()
+        return f"{found['head']}\n{_MAKERS[name](*arguments).strip()}\n\n{found['end']}"
+
+    return _BLOCK.sub(written, page)
+
+
+def rows(run: str, table: str) -> list[Row]:
+    """Return a published table's rows by column.
+
+    Examples
+    --------
+    >>> [row["Objective"] for row in rows("programs-quick", "endpoint")]
+    ['Static', 'Adapted', 'Untrained']
+    """
+    text = (RESULTS / run / "tables" / f"{table}.csv").read_text(encoding="utf-8")
+    found = csv.DictReader(text.splitlines())
+    return [{name: _cell(value) for name, value in row.items()} for row in found]
+
+
+def _cell(text: str) -> Cell:
+    if not text:
+        return None
+    return float(text) if re.fullmatch(r"-?\d+\.\d+", text) else text
+
+
+def _one(run: str, table: str, key: str) -> Row:
+    return next(row for row in rows(run, table) if key in row.values())
+
+
+def _headline(run: str) -> str:
+    """Say what a published program study found, in a paragraph."""
+    own = Run(RESULTS / run)
+    gain, risk = _one(run, "contrasts", "Adapted G"), _one(run, "controls", "Adapted")
+    low, high = str(gain["99 % interval"]).strip("[]").split(", ")
+    seeds, groups = len(own.settings["seeds"]), 2 * own.settings["development_groups"]
+    counted = "one training seed" if seeds == 1 else f"{seeds} training seeds"
+    told = (
+        f"On the frozen SmolLM2-135M, {own.settings['inner_steps']} steps on the errors that "
+        f"{own.settings['support']} executed examples gave take the expected error on new inputs "
+        f"from **{risk['Real/reset']:.2f} %** to **{risk['Real/keep']:.2f} %** "
+        f"(gain {gain['Mean']:.2f} points, 99 % interval {low} to {high}; {counted}, {groups} "
+        "held-out parameter groups). With the same errors dealt to programs at random it stays at "
+        f"{risk['Sham/keep']:.2f} %. A rule that simply takes the program with the fewest observed "
+        f"errors reaches {risk['Rule']:.2f} %: this shows that feedback is learned, not that "
+        "programs should be chosen this way."
+    )
+    return told.replace(" %", "\u00a0%")  # a number and its unit stay on one line
+
+
+def _table(run: str, table: str) -> str:
+    """Return a table as it was published."""
+    return (RESULTS / run / "tables" / f"{table}.md").read_text(encoding="utf-8")
+
+
+def beside(paper: Sequence[Sequence[Cell]], ours: Sequence[Row]) -> Table:
+    """Return the paper's rows and ours as one table, rows of one name together.
+
+    Examples
+    --------
+    >>> made = beside([("Path", "Loss"), ("keep", 2.0)], [{"Path": "keep", "Loss": 1.0}])
+    >>> [list(row) for row in made.rows]
+    [['keep', 'paper', 2.0], ['keep', 'here', 1.0]]
+    """
+    columns, theirs = [str(name) for name in paper[0]], paper[1:]
+    # What names a row: every column before the first number.
+    keys = next(place for place, cell in enumerate(theirs[0]) if isinstance(cell, float))
+    both: dict[tuple[Cell, ...], list[Sequence[Cell]]] = {}
+    for row in theirs:
+        both.setdefault(tuple(row[:keys]), []).append([*row[:keys], "paper", *row[keys:]])
+    for own in ours:
+        cells = [own.get(column) for column in columns]
+        both.setdefault(tuple(cells[:keys]), []).append([*cells[:keys], "here", *cells[keys:]])
+    lines = [row for alike in both.values() for row in alike]
+    return Table("beside", "", [*columns[:keys], "Where", *columns[keys:]], lines)
+
+
+def _beside(run: str, table: str) -> str:
+    return beside(PAPER[table], rows(run, table)).markdown()
+
+
+def _command(run: str) -> str:
+    return f"```console\n$ {command_of(Run(RESULTS / run))}\n```"
+
+
+def _differs(run: str) -> str:
+    """Return what a published program study has other than the paper's."""
+    own = Run(RESULTS / run)
+    settings = settings_of(own)
+    paper = STUDIES[own.kind].presets["paper"]
+    slow = read_slow(sorted(RESULTS.glob(f"{run}/units/train-*/slow.safetensors"))[0])
+    place = f"before layer {settings.boundary}" if settings.boundary else "input embeddings"
+    told = [
+        ("Frozen model", "MiniCPM5-1B-SFT, width 1536, 24 layers", settings.substrate),
+        ("Semantic adapter", "rank 16, trained before", settings.adapter or "none"),
+        ("Precision of the model", "bfloat16", settings.dtype),
+        ("Where the residual is", "input embeddings", place),
+        ("Rank, numbers in a state", "4, 12,288", f"{settings.rank}, {slow.factors.numbers:,}"),
+        ("Training seeds", str(len(paper.seeds)), str(len(settings.seeds))),
+        ("Slow updates of each", str(paper.updates), str(settings.updates)),
+        ("Episodes in an update", str(paper.batch), str(settings.batch)),
+        ("Steps of feedback, rule", "2, sgd:0.1", f"{settings.inner_steps}, {settings.rule}"),
+        ("Development groups", "16", str(2 * settings.development_groups)),
+        ("Parameter groups themselves", "not public", "drawn anew from the same ranges"),
+    ]
+    return Table("differs", "", ("", "Paper", "Here"), told).markdown()
+
+
+_MAKERS: dict[str, Callable[..., str]] = {
+    "headline": _headline,
+    "table": _table,
+    "beside": _beside,
+    "command": _command,
+    "differs": _differs,
+}
