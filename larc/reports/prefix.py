@@ -21,7 +21,8 @@ ACTIVE = ("CARRY_1", "CARRY_TENTH", "LATEST_1", "LATEST_TENTH")
 RESET, HEDGE = "RESET", "HEDGE4"
 # A retained state counts as harmful once it has cost this much half-Brier loss.
 HARM = -0.01
-# Two passes over one batch at the same factors, with a gradient and without, differ by rounding.
+# Two passes over one batch at the same factors, with a gradient beside other states and without one
+# alone, differ by rounding: by at most 1.4e-6 in what was tried on SmolLM2.
 ROUNDING = 1e-5
 
 

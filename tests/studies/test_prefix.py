@@ -1,4 +1,4 @@
-"""The prefix intervention on a CI run of made-up jobs and the tiny model."""
+"""The prefix intervention on CI runs of a few made-up jobs: the tiny model, and SmolLM2."""
 
 import json
 import math
@@ -20,21 +20,52 @@ from larc.studies.prefix import measured
 from larc.studies.runs import Run, as_json, sha256
 
 SEED = 2026092811
-SMALL = ["--preset", "smoke", "--seeds", str(SEED), "--train", "6", "--audit", "12"]
+# Repository, commit, seconds of start and completion, conclusion: two to train on, then the audit.
+JOBS = (
+    *(("o/a", "a0", 0, 5, "success"), ("o/a", "a0", 1, 9, "failure")),
+    *(("o/a", "a1", 10, 15, "skipped"), ("o/a", "a1", 10, 20, "success")),
+    *(("o/a", "a1", 12, 22, "cancelled"), ("o/a", "a2", 21, 58, "success")),
+    *(("o/a", "a2", 25, 59, "failure"), ("o/a", "a2", 40, 59, "success")),
+    *(("o/b", "b0", 0, 5, "success"), ("o/b", "b0", 1, 9, "success")),
+    *(("o/b", "b1", 10, 20, "skipped"), ("o/b", "b1", 11, 20, "failure")),
+    ("o/b", "b1", 30, 50, "success"),
+)
+# Five jobs of o/a and all three of o/b, with three and one batches of feedback among them.
+PREFIX, QUESTIONS, BATCHES = "5", 8, 4
 RESULTS = ("config.json", "evidence.jsonl", "units")
 ACTIVE = ("CARRY_1", "CARRY_TENTH", "LATEST_1", "LATEST_TENTH")
 
 
-def intervene(source, out, *options, share="75%"):
-    given = ["--run", str(source), "--prefix", share, "--out", str(out)]
+def predict(place, *options):
+    """Make a finished CI run of the jobs above."""
+    rows = [
+        {
+            "repository": repository,
+            "job_name": f"job {number % 3}",
+            "head_sha": commit,
+            "started_at": f"2026-01-02T00:00:{start:02}Z",
+            "completed_at": f"2026-01-02T00:00:{end:02}Z",
+            "conclusion": conclusion,
+            "job_id": number + 1,
+        }
+        for number, (repository, commit, start, end, conclusion) in enumerate(JOBS)
+    ]
+    jobs = place / "jobs.jsonl"
+    jobs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    windows = ["--synthetic", "0", "--jobs", str(jobs), "--train", "2", "--audit", "6"]
+    given = ["--preset", "smoke", "--seeds", str(SEED), *windows, *options]
+    assert main(["study", "ci", *given, "--out", str(place / "ci")]) == 0
+    return place / "ci"
+
+
+def intervene(source, out, *options, prefix=PREFIX):
+    given = ["--run", str(source), "--prefix", prefix, "--out", str(out)]
     return main(["study", "prefix", *given, *options])
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "ci"
-    assert main(["study", "ci", *SMALL, "--out", str(out)]) == 0
-    return out
+    return predict(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +89,7 @@ def test_what_is_repeated_is_what_was_saved_bit_for_bit(source, run):
     saved = {(row["path"], row["name"]): row["policy"] for row in rows(source, "audit-*")}
     repeated = rows(run, "repeat-*")
     assert {row["path"] for row in repeated} == {"CARRY_1", "RESET"}
-    assert len(repeated) == 2 * 12
+    assert len(repeated) == 2 * QUESTIONS
     for row in repeated:
         original = {"CARRY_1": "P1M1", "RESET": "P0M1"}[row["path"]]
         assert row["policy"] == saved[original, row["name"]]
@@ -94,11 +125,10 @@ def test_the_report_scores_the_prefix_with_the_whole_queues_weights(source, run)
     assert float(effects["Smaller carried update"][0]) == pytest.approx(gain, abs=1e-6)
 
 
-def test_the_report_is_whole_and_calls_made_up_jobs_synthetic(source, run):
+def test_the_report_is_whole_and_names_the_run_by_its_results(source, run):
     report = (run / "report.md").read_text()
-    assert "(synthetic jobs)" in report
     config = json.loads((run / "config.json").read_text())["settings"]
-    assert f"larc study prefix --prefix 75% --results {config['results']} --run" in report
+    assert f"larc study prefix --prefix {PREFIX} --results {config['results']} --run" in report
     for name in ("prefix", "effects", "first", "updates", "crossings", "population", "cost"):
         assert (run / "tables" / f"{name}.csv").stat().st_size > 50
     assert (run / "figures" / "online.svg").stat().st_size > 1000
@@ -119,18 +149,18 @@ def test_a_report_of_the_run_that_is_written_again_leaves_its_results_what_they_
     results = Run(run).settings["results"]
     assert intervene(copy, out, "--results", results) == 1
     assert "with run = " in capsys.readouterr().err  # only its place is another
-    assert intervene(copy, tmp_path / "new", "--results", "0" * 64, share="8") == 1
+    assert intervene(copy, tmp_path / "new", "--results", "0" * 64) == 1
     assert f"has the results {results}" in capsys.readouterr().err
 
 
 def test_updates_are_measured_on_their_own_batch(run):
     updates = rows(run, "repeat-*", "updates") + rows(run, "paths-*", "updates")
     by_path = {path: [row for row in updates if row["path"] == path] for path in ACTIVE}
-    assert len({len(own) for own in by_path.values()}) == 1
+    assert {len(own) for own in by_path.values()} == {BATCHES}
     for own in by_path.values():
         firsts = [row for row in own if row["batch"] == 1]
-        assert {row["repository"] for row in firsts} == {"synthetic/one", "synthetic/two"}
-        batches = [row["batch"] for row in own if row["repository"] == "synthetic/one"]
+        assert {row["repository"] for row in firsts} == {"o/a", "o/b"}
+        batches = [row["batch"] for row in own if row["repository"] == "o/a"]
         assert all(b == a + 1 for a, b in pairwise(batches))
     for whole, tenth in zip(by_path["LATEST_1"], by_path["LATEST_TENTH"], strict=True):
         # Both start from the slow state; what they are computed beside differs by rounding.
@@ -174,14 +204,14 @@ def test_a_stopped_intervention_goes_on_to_the_same_bytes(source, run, tmp_path,
 
     def interrupted(session, items):
         calls.append(1)
-        if len(calls) in (2, 13):  # once while the run is repeated, once after that
+        if len(calls) in (2, 7):  # once while the run is repeated, once after that
             raise KeyboardInterrupt
         return arrive(session, items)
 
     monkeypatch.setattr(Session, "arrive", interrupted)
     out = tmp_path / "stopped"
     assert [intervene(source, out) for _ in range(3)] == [130, 130, 0]
-    assert len(calls) == 2 * 9 + 2  # nothing that was done is done again
+    assert len(calls) == 2 * BATCHES + 2  # nothing that was done is done again
     for name in ("predictions", "updates", "ledger"):
         for path in run.glob(f"units/*/{name}.*"):
             assert (out / path.relative_to(run)).read_bytes() == path.read_bytes()
@@ -217,7 +247,7 @@ def test_a_probability_that_differs_in_its_last_bit_stops_the_study(source, tmp_
     assert intervene(other, out) == 1
     said = capsys.readouterr().err
     assert "CARRY_1 is not what the run saved as P1M1" in said
-    assert f"seed {SEED}, job {name} of synthetic/one differs by" in said
+    assert f"seed {SEED}, job {name} of o/a differs by" in said
     assert not list(out.glob("units/*/done.json"))[1:]  # what was read of the run, and no more
     assert main(["report", str(out)]) == 1
     assert "is not finished" in capsys.readouterr().err
@@ -245,9 +275,9 @@ def test_only_a_finished_and_whole_run_is_looked_at(source, run, tmp_path, capsy
     assert "with --run" in capsys.readouterr().err
     refused(tmp_path / "nowhere", "config.json is missing")
     refused(run, "is a run of 'prefix'; give one of `larc study ci`")
-    refused(source, "no label arrives within the prefix of 22%", share="22%")
-    refused(source, "'120%' is no prefix", share="120%")
-    refused(source, "'0' is no prefix", share="0")
+    refused(source, "no label arrives within the prefix of 22%", prefix="22%")
+    refused(source, "'120%' is no prefix", prefix="120%")
+    refused(source, "'0' is no prefix", prefix="0")
     copy = shutil.copytree(source, tmp_path / "ci")
     (copy / "units" / f"fit-{SEED}" / "curve.json").write_bytes(b"[]")
     refused(copy, "curve.json was changed")
@@ -259,8 +289,7 @@ def test_only_a_finished_and_whole_run_is_looked_at(source, run, tmp_path, capsy
 def test_a_real_model_gives_its_own_probabilities_again(tmp_path):
     """Two threads and a batch of seven paths: what is repeated is still the same to the bit."""
     model = ["--substrate", "smollm2-135m", "--boundary", "28", "--threads", "2"]
-    assert main(["study", "ci", *SMALL, *model, "--audit", "10", "--out", f"{tmp_path}/ci"]) == 0
-    assert intervene(tmp_path / "ci", tmp_path / "prefix", share="6") == 0
+    assert intervene(predict(tmp_path, *model), tmp_path / "prefix") == 0
     updates = rows(tmp_path / "prefix", "repeat-*", "updates")
     assert {row["path"] for row in updates} == {"CARRY_1"}
-    assert len(updates) == 9
+    assert len(updates) == BATCHES
