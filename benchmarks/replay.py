@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import larc
-from benchmarks.timing import alternate
+from larc.bench.timing import alternate
 from larc.ci import read_jobs, replay
 from larc.ci.jobs import Job
 from larc.ci.room import CIRoom, job_item

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import nn
@@ -41,15 +42,21 @@ class Work:
         """Operations that are needed in all."""
         return self.multiplications + self.attention
 
+    @cached_property
+    def _given(self) -> dict[tuple[int, int], torch.Tensor]:
+        """Something of every shape that is multiplied; made once, so that it costs no time."""
+        shapes = {(rows, width) for weight, rows in self.weights for width in weight.shape}
+        return {shape: torch.rand(shape) for shape in sorted(shapes)}
+
     def forward(self) -> None:
         """Multiply as the forward does, and nothing else."""
         for weight, rows in self.weights:
-            nn.functional.linear(torch.ones(rows, weight.shape[1]), weight)
+            nn.functional.linear(self._given[rows, weight.shape[1]], weight)
 
     def backward(self) -> None:
         """Multiply as the backward to the activations does, and nothing else."""
         for weight, rows in self.weights:
-            torch.mm(torch.ones(rows, weight.shape[0]), weight)
+            torch.mm(self._given[rows, weight.shape[0]], weight)
 
 
 def work_of(setting: Setting) -> Work:
@@ -92,7 +99,10 @@ def rows(setting: Setting) -> list[Row]:
     }
     times = setting.alternate(runs)
     made: list[Row] = []
-    for kind, parts in (("read", ["forward"]), ("update", ["forward", "backward"])):
+    for kind, case, parts in (
+        ("read", "a read of two episodes", ["forward"]),
+        ("update", "an update of two episodes", ["forward", "backward"]),
+    ):
         # The best that was seen of each multiplication: the machine can do that much.
         best = sum(min(times[part].seconds) for part in parts)
         passes = len(parts)
@@ -103,7 +113,7 @@ def rows(setting: Setting) -> list[Row]:
             "needed_operations": passes * work.total,
             "multiplications_per_second": rate,
         }
-        made.append(Measured(f"a {kind} of two episodes", Spread.of(taken), _OF, "", numbers))
+        made.append(Measured(case, Spread.of(taken), _OF, "", numbers))
     return made
 
 
