@@ -10,6 +10,7 @@ import larc
 from larc.programs import split_groups
 from larc.studies.adapter import historical_examples, train_adapter
 from larc.studies.options import AdapterSettings
+from larc.substrate.adapter import LINEAGE_FILE
 
 pytest.importorskip("peft")
 
@@ -81,9 +82,12 @@ def test_an_adapter_that_is_not_whole_is_refused(adapter, tmp_path):
     tensors = load_file(weights)
     tensors.pop(sorted(tensors)[0])
     save_file(tensors, weights)
+    with pytest.raises(larc.LarcError, match="is not as it was trained; get a whole copy"):
+        larc.load_substrate("tiny", adapter=copy)
+    (copy / LINEAGE_FILE).unlink()  # as an adapter of somebody else's
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PEFT warns and would go on
-        with pytest.raises(larc.LarcError, match="get a whole copy"):
+        with pytest.raises(larc.LarcError, match=r"this model takes \d+; get a whole copy"):
             larc.load_substrate("tiny", adapter=copy)
     weights.write_bytes(b"damaged")
     with pytest.raises(larc.LarcError, match="does not fit"):
@@ -95,6 +99,7 @@ def test_the_scale_is_part_of_an_adapters_identity(adapter, tmp_path):
     shutil.copytree(adapter[0], copy)
     config = json.loads((copy / "adapter_config.json").read_text())
     (copy / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 16}))
+    (copy / LINEAGE_FILE).unlink()
     identities = [larc.load_substrate("tiny", adapter=p).identity for p in (adapter[0], copy)]
     assert identities[0].adapter != identities[1].adapter
 

@@ -145,10 +145,8 @@ def test_the_adapter_goes_with_the_states_if_it_is_the_one_they_were_trained_wit
     out = write_package(run, tmp_path / "out", choice)
     again = larc.load_substrate("tiny", adapter=out / "adapter")
     assert larc.SlowState.from_pretrained(out, substrate=again).digest == slow.digest
-    train_adapter(AdapterSettings(substrate="tiny", out=str(tmp_path / "b"), updates=1, seed=1))
-    (adapter / "adapter_model.safetensors").write_bytes(
-        (tmp_path / "b" / "adapter_model.safetensors").read_bytes()
-    )
+    adapter.rename(tmp_path / "first")
+    train_adapter(AdapterSettings(substrate="tiny", out=str(adapter), updates=1, batch=2, seed=1))
     with pytest.raises(larc.LarcError, match="not the adapter that"):
         write_package(run, tmp_path / "other", choice)
     assert not (tmp_path / "other").exists()

@@ -83,9 +83,12 @@ def test_a_missing_part_is_named(run, name):
 
 
 def test_reports_name_missing_and_foreign_files(run, capsys):
-    (run / "units/predict-static-2026092811/predictions.parquet").write_bytes(b"not parquet")
+    predictions = run / "units/predict-static-2026092811/predictions.parquet"
+    content = predictions.read_bytes()
+    predictions.write_bytes(b"not parquet")
     assert main(["report", str(run)]) == 1
     assert "predictions.parquet was changed" in capsys.readouterr().err
+    predictions.write_bytes(content)
     (run / "units/queries/queries.parquet").unlink()
     assert main(["report", str(run)]) == 1
     assert "queries.parquet is missing" in capsys.readouterr().err
