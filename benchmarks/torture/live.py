@@ -1,0 +1,76 @@
+"""A live session as somebody might run one: it answers a stream and saves after every event.
+
+Started again after whatever stopped it, it goes on from what it saved last. At the end it writes
+down everything it answered.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+import larc
+from larc.files import write_whole
+from larc.stream import Ask, Item, PathSpec, PlainRoom, order_events
+from larc.stream.session import Session
+
+PATHS = (
+    PathSpec("keep"),
+    PathSpec("reset", retention="reset"),
+    PathSpec("sham", permuted=True),
+    PathSpec("latest", retention="latest"),
+)
+CANDIDATES = ("up", "down", "flat")
+
+
+def questions(count: int = 30) -> list[Item]:
+    """Questions whose labels arrive late, some together, one never."""
+    return [
+        Item(
+            name=f"{number:03}",
+            asked=number,
+            arrives=None if number == 9 else number + 1 + (5 * number) % 7,
+            candidates=CANDIDATES,
+            label=number * number % 3,
+            prompt=f"After {number % 4}, it goes ",
+        )
+        for number in range(count)
+    ]
+
+
+def main(place: str) -> int:
+    torch.set_num_threads(1)
+    directory = Path(place)
+    directory.mkdir(exist_ok=True)
+    substrate = larc.load_substrate("tiny")
+    slow = larc.SlowState.initial(substrate, seed=1)
+    session = Session(larc.Learner(substrate, slow, larc.SGD(1.0)), PATHS, PlainRoom(), seed=1)
+    saved, done, answers = directory / "session.safetensors", 0, {}
+    if saved.exists():
+        notes = session.restore(saved)
+        done, answers = notes["done"], notes["answers"]
+    events = order_events(
+        questions(),
+        asked=lambda item: item.asked,
+        arrives=lambda item: item.arrives,
+        identifier=lambda item: item.name,
+    )
+    for number, event in enumerate(events, start=1):
+        if number <= done:
+            continue
+        if isinstance(event, Ask):
+            said = session.ask(event.items)
+            for at, item in enumerate(event.items):
+                answers[item.name] = {name: own[at].tolist() for name, own in said.items()}
+        else:
+            session.arrive(event.items)
+        session.save(saved, {"done": number, "answers": answers})
+    write_whole(directory / "answers.json", json.dumps(answers, sort_keys=True).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
