@@ -91,13 +91,16 @@ def read_listing(
         if turn:
             again(turn)
         pages: list[Page] = []
-        read = 0
+        read, seen = 0, set[int]()
         while True:
             there = known[len(pages)] if len(pages) < len(known) else None
             query = {**parameters, "per_page": _PER_PAGE, "page": len(pages) + 1}
             page = github.page(path, query, name, trim, there)
+            ids = {item["id"] for item in page.items}
+            if ids and ids <= seen:  # the server repeats itself: it has no more, whatever it counts
+                break
             pages.append(page)
-            read += len(page.items)
+            read, seen = read + len(page.items), seen | ids
             if most is not None and page.total >= most:
                 return Listing(tuple(pages), State.TOO_LONG)
             # By the server's word or by the count, whichever promises more. No page is empty

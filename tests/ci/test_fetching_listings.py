@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 
+from larc.ci.fetching import fetch_jobs
 from larc.ci.github import GitHub
 from larc.ci.history import History
 from larc.ci.partial import Partial
@@ -165,3 +167,24 @@ def test_the_future_is_not_asked_about(tmp_path):
     days = {one.query["created"][:10] for one in server.asked}
     assert "2026-01-05" in days
     assert max(days) < "2026-01-14"
+
+
+def test_a_server_that_repeats_one_page_for_ever_is_asked_a_few_times(tmp_path):
+    asked = []
+
+    def answer(request):
+        asked.append(request.url)
+        name = "jobs" if request.url.path.endswith("/jobs") else "workflow_runs"
+        return httpx.Response(200, json={"total_count": 900, name: [{"id": 3}]})
+
+    report = fetch_jobs(
+        "o/r",
+        since="2026-01-01",
+        until="2026-01-31",
+        out=tmp_path / "jobs.jsonl",
+        transport=httpx.MockTransport(answer),
+        sleep=lambda _: None,
+        clock=lambda: 2e9,
+    )
+    assert (report.runs, report.miscounted) == (1, 2)
+    assert len(asked) < 20
