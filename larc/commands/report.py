@@ -11,7 +11,9 @@ from larc.commands.common import Commands, command
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    report = command(commands, "report", "Write a run's report: page, tables, figures.", _report)
+    sentence = "Write a run's report: page, tables, figures."
+    halfway = "the report is half written; the same command writes it anew"
+    report = command(commands, "report", sentence, _report, stopped=halfway)
     report.add_argument("path", metavar="RUN")
     report.add_argument("--json", action="store_true", help="answer in JSON, on one line")
 

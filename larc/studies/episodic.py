@@ -143,9 +143,10 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
         while trainer.updates < settings.updates:
             losses.append(trainer.advance())
             display.update(trainer.updates, losses[-1])
-            if resumable and (stopped() or trainer.updates % CHECKPOINT_EVERY == 0):
+            stop = stopped()  # asked once: it may be heard at any moment, also while saving
+            if resumable and (stop or trainer.updates % CHECKPOINT_EVERY == 0):
                 trainer.save(checkpoint, {"losses": losses, **counted(substrate)})
-            if stopped():
+            if stop:
                 raise KeyboardInterrupt
     return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
 
