@@ -1,4 +1,4 @@
-"""Rows of the paper's tables, to stand beside ours: facts of its Section 5, in its own units."""
+"""Rows of the paper's tables, to stand beside ours: facts of its Sections 5 and 6, in its units."""
 
 from __future__ import annotations
 
@@ -31,4 +31,17 @@ PAPER: dict[str, tuple[tuple[Cell, ...], ...]] = {
         ("Adapted", "Reset", 61.26, 61.72, 30.21),
         ("Adapted", "Adapted state", 24.61, 16.04, 80.73),
     ),
+    "replay": (
+        ("Path", "2811", "2812", "2813", "Mean", "Seed SD"),
+        ("P0M0", 0.1291, 0.1196, 0.1372, 0.1286, 0.0088),
+        ("P1M0", 0.1667, 0.1542, 0.1970, 0.1726, 0.0220),
+        ("P0M1", 0.1162, 0.1174, 0.1487, 0.1274, 0.0184),
+        ("P1M1", 0.1839, 0.1658, 0.1927, 0.1808, 0.0137),
+        ("PERM_M1", 0.3193, 0.2867, 0.3854, 0.3305, 0.0503),
+        ("ORIGINAL", 0.1681, 0.1646, 0.1633, 0.1653, 0.0025),
+        ("CALIBRATED", 0.1576, 0.1594, 0.1534, 0.1568, 0.0030),
+        ("HEDGE4", 0.1024, 0.1024, 0.1024, 0.1024, 0.0),
+    ),
 }
+#: Digits of those that are no percentages.
+DIGITS = {"replay": 4}

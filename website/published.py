@@ -19,7 +19,7 @@ from larc.reports.tables import Cell, Table
 from larc.state import read_slow
 from larc.studies.catalog import STUDIES, command_of, settings_of
 from larc.studies.runs import Run
-from website.paper import PAPER
+from website.paper import DIGITS, PAPER
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -94,12 +94,24 @@ def _headline(run: str) -> str:
     return told.replace(" %", "\u00a0%")  # a number and its unit stay on one line
 
 
+def _contrary(run: str) -> str:
+    """Say what a published CI study found, where keeping hurt."""
+    reset, keep, hedge = (_one(run, "replay", path)["Mean"] for path in ("P0M1", "P1M1", "HEDGE4"))
+    if not keep > reset:
+        raise ValueError(f"keeping did not hurt in {run}; say so in other words")
+    return (
+        "It does not always pay. On a queue of public CI jobs whose labels arrive late, keeping "
+        f"what they taught raised half-Brier loss from {reset:.4f} to {keep:.4f} (HEDGE4, which "
+        f"has no model: {hedge:.4f}). Telling the two cases apart is what the studies are for."
+    )
+
+
 def _table(run: str, table: str) -> str:
     """Return a table as it was published."""
     return (RESULTS / run / "tables" / f"{table}.md").read_text(encoding="utf-8")
 
 
-def beside(paper: Sequence[Sequence[Cell]], ours: Sequence[Row]) -> Table:
+def beside(paper: Sequence[Sequence[Cell]], ours: Sequence[Row], digits: int = 2) -> Table:
     """Return the paper's rows and ours as one table, rows of one name together.
 
     Examples
@@ -118,11 +130,16 @@ def beside(paper: Sequence[Sequence[Cell]], ours: Sequence[Row]) -> Table:
         cells = [own.get(column) for column in columns]
         both.setdefault(tuple(cells[:keys]), []).append([*cells[:keys], "here", *cells[keys:]])
     lines = [row for alike in both.values() for row in alike]
-    return Table("beside", "", [*columns[:keys], "Where", *columns[keys:]], lines)
+    return Table("beside", "", [*columns[:keys], "Where", *columns[keys:]], lines, digits)
 
 
 def _beside(run: str, table: str) -> str:
-    return beside(PAPER[table], rows(run, table)).markdown()
+    return beside(PAPER[table], rows(run, table), DIGITS.get(table, 2)).markdown()
+
+
+def _answer(run: str) -> str:
+    """Return the sentence that a run's report begins with."""
+    return (RESULTS / run / "report.md").read_text(encoding="utf-8").split("\n\n")[1]
 
 
 def _command(run: str) -> str:
@@ -130,11 +147,11 @@ def _command(run: str) -> str:
 
 
 def _differs(run: str) -> str:
-    """Return what a published program study has other than the paper's."""
+    """Return what a published run has other than the paper's study."""
     own = Run(RESULTS / run)
     settings = settings_of(own)
     paper = STUDIES[own.kind].presets["paper"]
-    slow = read_slow(sorted(RESULTS.glob(f"{run}/units/train-*/slow.safetensors"))[0])
+    slow = read_slow(next(iter(sorted(RESULTS.glob(f"{run}/units/*/slow.safetensors")))))
     place = f"before layer {settings.boundary}" if settings.boundary else "input embeddings"
     told = [
         ("Frozen model", "MiniCPM5-1B-SFT, width 1536, 24 layers", settings.substrate),
@@ -143,16 +160,39 @@ def _differs(run: str) -> str:
         ("Where the residual is", "input embeddings", place),
         ("Rank, numbers in a state", "4, 12,288", f"{settings.rank}, {slow.factors.numbers:,}"),
         ("Training seeds", str(len(paper.seeds)), str(len(settings.seeds))),
+        *(_ci_facts(run, settings) if own.kind == "ci" else _program_facts(settings, paper)),
+    ]
+    return Table("differs", "", ("", "Paper", "Here"), told).markdown()
+
+
+def _program_facts(settings: Any, paper: Any) -> list[tuple[str, str, str]]:
+    return [
         ("Slow updates of each", str(paper.updates), str(settings.updates)),
         ("Episodes in an update", str(paper.batch), str(settings.batch)),
         ("Steps of feedback, rule", "2, sgd:0.1", f"{settings.inner_steps}, {settings.rule}"),
         ("Development groups", "16", str(2 * settings.development_groups)),
         ("Parameter groups themselves", "not public", "drawn anew from the same ranges"),
     ]
-    return Table("differs", "", ("", "Paper", "Here"), told).markdown()
+
+
+def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
+    queue = rows(run, "queue")
+    jobs, commits = (
+        sum(int(row[name]) for row in queue) for name in ("Audit jobs", "Audit commits")
+    )
+    theirs = "numpy/numpy, pandas-dev/pandas"
+    start = f"static states of {settings.start}" if settings.start else "untrained"
+    return [
+        ("Start of the training", "static states of its program study", start),
+        ("Repositories", theirs, ", ".join(row["Repository"] for row in queue)),
+        ("Audit jobs, commits", "3,321, 72", f"{jobs:,}, {commits}"),
+        ("Steps on labels", "sgd:0.1", settings.rule),
+    ]
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
+    "answer": _answer,
+    "contrary": _contrary,
     "headline": _headline,
     "table": _table,
     "beside": _beside,
