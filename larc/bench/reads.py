@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,15 +11,16 @@ from torch import Tensor
 from larc.bench.peers import PeerMissing
 from larc.bench.peft_peer import PeftStates
 from larc.bench.reft_peer import ReftStates
-from larc.bench.setting import Setting, check_same, orthonormal_state
+from larc.bench.setting import Keeping, Setting, check_same, orthonormal_state
 from larc.bench.table import Missing, Row, Section, timed_row
 from larc.learner import Learner
+from larc.tasks import Task
 
 SECTION = Section(
     "reads",
     "2. Reads with private states",
-    "One question of four candidates for each of N private states, residual at the input; every "
-    "policy equal to ours within 1e-4.",
+    "One question of four candidates for each of N private states, residual at the input: the "
+    "program task's, without its list of programs. Every policy equal to ours within 1e-4.",
 )
 TOLERANCE = 1e-4
 NAMES = {
@@ -31,11 +33,22 @@ NAMES = {
 Read = Callable[[], list[Tensor]]
 
 
+def shorter(task: Task) -> Task:
+    r"""Return a task without the list of programs in its prompt.
+
+    Examples
+    --------
+    >>> shorter(Task("Family: a\nPrograms:\nx\ny\n", ["x", "y"], [0, 1])).prompt
+    'Family: a\nProgram:\n'
+    """
+    return replace(task, prompt=task.prompt.split("Programs:")[0] + "Program:\n")
+
+
 def ways(setting: Setting, count: int) -> tuple[Read, dict[str, Read | PeerMissing]]:
     """Return our read of a number of states, and the peers' reads of the same."""
     rank, width = setting.slow.factors.rank, setting.substrate.width_at(0)
     states = [orthonormal_state(width, rank, seed) for seed in range(count)]
-    tasks = [setting.episodes[number % len(setting.episodes)] for number in range(count)]
+    tasks = [shorter(setting.episodes[n % len(setting.episodes)]) for n in range(count)]
     questions = [setting.ask(task) for task in tasks]
     learner = Learner(setting.substrate, setting.slow, limits=setting.limits)
     requests = []
@@ -64,15 +77,15 @@ def rows(setting: Setting) -> list[Row]:
     made: list[Row] = []
     for count in (1, 8) if setting.quick else (1, 8, 64):
         own, others = ways(setting, count)
-        present = {name: way for name, way in others.items() if not isinstance(way, PeerMissing)}
-        reference = torch.cat(own())
-        for name, way in present.items():
-            check_same(NAMES[name], torch.cat(way()), reference, TOLERANCE)
-        times = setting.alternate({"ours": own, **present}, warm=False)
+        runs = {"ours": Keeping(own)}
+        runs |= {n: Keeping(way) for n, way in others.items() if not isinstance(way, PeerMissing)}
+        times = setting.alternate(runs, long=count > 8)
+        reference = torch.cat(runs["ours"].result)
         for name, other in others.items():
             case = f"N = {count}: {NAMES[name]}"
             if isinstance(other, PeerMissing):
                 made.append(Missing(case, str(other)))
-            else:
-                made.append(timed_row(case, times, name, "ours", "its time over ours"))
+                continue
+            check_same(NAMES[name], torch.cat(runs[name].result), reference, TOLERANCE)
+            made.append(timed_row(case, times, name, "ours", "its time over ours"))
     return made

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from larc.bench.delayed import hedge_losses, river_losses, wabbit_losses
 from larc.bench.peers import PeerMissing
-from larc.bench.setting import SEED, Setting, check_same
+from larc.bench.setting import SEED, Keeping, Setting, check_same
 from larc.bench.table import Missing, Row, Section, timed_row
 from larc.ci.jobs import Job
 from larc.ci.room import CIRoom, job_item
@@ -60,8 +60,10 @@ def rows(setting: Setting) -> list[Row]:
     def in_turn() -> list[Tensor]:
         return [own for name in names for own in answers(setting, items, [name])]
 
-    check_same("one path at a time", torch.cat(in_turn()), torch.cat(together()), TOLERANCE)
-    times = setting.alternate({"together": together, "in turn": in_turn}, warm=False)
+    runs = {"together": Keeping(together), "in turn": Keeping(in_turn)}
+    times = setting.alternate(runs, long=True)
+    found, alone = (torch.cat(runs[name].result) for name in ("together", "in turn"))
+    check_same("one path at a time", alone, found, TOLERANCE)
     own = timed_row(
         "one path after the other",
         times,
@@ -88,7 +90,7 @@ def _without_model(setting: Setting) -> list[Row]:
             present[name] = lambda way=way: way(jobs)  # type: ignore[misc]
         except PeerMissing as reason:
             missing[name] = str(reason)
-    times = setting.alternate(present, warm=False)
+    times = setting.alternate(present)
     rate = len(jobs) / times["ours"].median
     return [
         Missing(name, missing[name])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -20,6 +20,7 @@ from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
 
+T = TypeVar("T")
 SEED = 2026092811
 #: The paper's inner loop.
 INNER_STEPS, STEP_SIZE = 2, 0.1
@@ -39,9 +40,13 @@ class Setting:
     clock: Clock = time.perf_counter
     limits: Limits = field(default_factory=lambda: Limits(prompt=1024, candidate=64))
 
-    def alternate(self, candidates: Mapping[str, Run], *, warm: bool = True) -> dict[str, Timed]:
-        """Time alternatives side by side, as often as this setting says."""
-        return alternate(candidates, self.repetitions, self.clock, warm=warm)
+    def alternate(self, candidates: Mapping[str, Run], *, long: bool = False) -> dict[str, Timed]:
+        """Time alternatives side by side, as often as this setting says.
+
+        What takes long is run at most twice, and not once before: there a first run is as good.
+        """
+        repetitions = min(self.repetitions, 2) if long else self.repetitions
+        return alternate(candidates, repetitions, self.clock, warm=not long)
 
     @cached_property
     def episodes(self) -> list[Task]:
@@ -92,6 +97,26 @@ def orthonormal_state(width: int, rank: int, seed: int) -> Factors:
     stream = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(width, rank, generator=stream)).Q
     return Factors(0.02 * torch.randn(rank, width, generator=stream), basis.contiguous())
+
+
+class Keeping(Generic[T]):
+    """A run that keeps what it returned last, so that what was timed can be looked at.
+
+    Examples
+    --------
+    >>> run = Keeping(lambda: 7)
+    >>> run(), run.result
+    (7, 7)
+    """
+
+    def __init__(self, run: Callable[[], T]) -> None:
+        self.run = run
+        self.result: T
+
+    def __call__(self) -> T:
+        """Run once."""
+        self.result = self.run()
+        return self.result
 
 
 def check_same(name: str, found: torch.Tensor, ours: torch.Tensor, tolerance: float) -> float:

@@ -16,24 +16,33 @@ def relative(found: torch.Tensor, own: torch.Tensor) -> float:
     return float((found - own).abs().max() / own.abs().max())
 
 
+@pytest.fixture(scope="module")
+def ways(setting):
+    return outer.alternatives(setting)
+
+
+@pytest.fixture(scope="module")
+def own(setting):
+    return outer.ours(setting)()
+
+
 # Float32 sums in other orders, through four layers and three passes: 2e-6 is seen.
 @pytest.mark.parametrize("name", ["plain", "paper", "peft", "higher"])
-def test_every_layout_and_peer_has_our_gradient(setting, name):
-    own, found = outer.ours(setting)(), outer.alternatives(setting)[name]()
+def test_every_layout_and_peer_has_our_gradient(ways, own, name):
+    found = ways[name]()
     assert relative(found.A, own.A) < 1e-4
     assert relative(found.B, own.B) < 1e-4
 
 
-def test_higher_has_our_gradient_through_the_inner_steps_too(setting):
-    adapted, exact = outer.ours(setting)(), outer.ours(setting, "exact")()
+def test_higher_has_our_gradient_through_the_inner_steps_too(setting, own):
+    exact = outer.ours(setting, "exact")()
     found = outer.higher_gradient(setting, exact=True)()
     assert relative(found.A, exact.A) < 1e-4
     assert relative(found.B, exact.B) < 1e-4
-    assert relative(adapted.A, exact.A) > 1e-3  # another gradient: the comparison can fail
+    assert relative(own.A, exact.A) > 1e-3  # another gradient: the comparison can fail
 
 
-def test_a_way_with_another_gradient_is_refused(setting):
-    own = outer.ours(setting)()
+def test_a_way_with_another_gradient_is_refused(own):
     with pytest.raises(LarcError, match="does not compute what LARC does"):
         check_same("twice as much", 2 * own.A, own.A, outer.TOLERANCE)
 
