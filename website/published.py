@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,16 +83,22 @@ def _headline(run: str) -> str:
     seeds, groups = len(own.settings["seeds"]), 2 * own.settings["development_groups"]
     counted = "one training seed" if seeds == 1 else f"{seeds} training seeds"
     told = (
-        f"On the frozen SmolLM2-135M, {own.settings['inner_steps']} steps on the errors that "
-        f"{own.settings['support']} executed examples gave take the expected error on new inputs "
-        f"from **{risk['Real/reset']:.2f} %** to **{risk['Real/keep']:.2f} %** "
+        "One of four programs is to be chosen, and feedback tells how often each was wrong on "
+        f"{own.settings['support']} examples. On the frozen SmolLM2-135M, "
+        f"{own.settings['inner_steps']} steps on it take the expected error on new inputs from "
+        f"**{risk['Real/reset']:.2f} %** to **{risk['Real/keep']:.2f} %** "
         f"(gain {gain['Mean']:.2f} points, 99 % interval {low} to {high}; {counted}, {groups} "
-        "held-out parameter groups). With the same errors dealt to programs at random it stays at "
-        f"{risk['Sham/keep']:.2f} %. A rule that simply takes the program with the fewest observed "
-        f"errors reaches {risk['Rule']:.2f} %: this shows that feedback is learned, not that "
-        "programs should be chosen this way."
+        "held-out parameter groups). With the same feedback dealt to programs at random it stays "
+        f"at {risk['Sham/keep']:.2f} %. A rule that simply takes the program with the fewest "
+        f"observed errors reaches {risk['Rule']:.2f} %: this shows that feedback is learned, not "
+        "that programs should be chosen this way."
     )
-    return told.replace(" %", "\u00a0%")  # a number and its unit stay on one line
+    return _filled(told)
+
+
+def _filled(text: str) -> str:
+    # A number and its unit stay on one line.
+    return textwrap.fill(text.replace(" %", "\u00a0%"), 100, break_on_hyphens=False)
 
 
 def _contrary(run: str) -> str:
@@ -99,7 +106,7 @@ def _contrary(run: str) -> str:
     reset, keep, hedge = (_one(run, "replay", path)["Mean"] for path in ("P0M1", "P1M1", "HEDGE4"))
     if not keep > reset:
         raise ValueError(f"keeping did not hurt in {run}; say so in other words")
-    return (
+    return _filled(
         "It does not always pay. On a queue of public CI jobs whose labels arrive late, keeping "
         f"what they taught raised half-Brier loss from {reset:.4f} to {keep:.4f} (HEDGE4, which "
         f"has no model: {hedge:.4f}). Telling the two cases apart is what the studies are for."
