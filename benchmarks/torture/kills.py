@@ -215,7 +215,8 @@ def records(out: Path) -> Iterator[str]:
         from larc.stored import load_state
         from larc.stream.session import SESSION_FILE
 
-        answers = load_state(out / "session.safetensors", SESSION_FILE)[1]["notes"]["answers"]
+        facts = load_state(out / "session.safetensors", SESSION_FILE)[1]
+        answers = facts["notes"]["notes"]["answers"]  # the caller's notes, within the controller's
         yield from (f"answer {name} {sha256(str(said).encode())}" for name, said in answers.items())
 
 

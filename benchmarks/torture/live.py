@@ -1,4 +1,4 @@
-"""A live session as somebody might run one: it answers a stream and saves after every event.
+"""A live session as somebody might run one: a controller answers a stream and saves every event.
 
 Started again after whatever stopped it, it goes on from what it saved last. At the end it writes
 down everything it answered.
@@ -15,6 +15,7 @@ import torch
 import larc
 from larc.files import write_whole
 from larc.stream import Ask, Item, PathSpec, PlainRoom, order_events
+from larc.stream.controller import Controller
 from larc.stream.session import Session
 
 PATHS = (
@@ -48,9 +49,10 @@ def main(place: str) -> int:
     substrate = larc.load_substrate("tiny")
     slow = larc.SlowState.initial(substrate, seed=1)
     session = Session(larc.Learner(substrate, slow, larc.SGD(1.0)), PATHS, PlainRoom(), seed=1)
+    controller = Controller(session)
     saved, done, answers = directory / "session.safetensors", 0, {}
     if saved.exists():
-        notes = session.restore(saved)
+        notes = controller.restore(saved)
         done, answers = notes["done"], notes["answers"]
     events = order_events(
         questions(),
@@ -62,12 +64,12 @@ def main(place: str) -> int:
         if number <= done:
             continue
         if isinstance(event, Ask):
-            said = session.ask(event.items)
-            for at, item in enumerate(event.items):
-                answers[item.name] = {name: own[at].tolist() for name, own in said.items()}
+            for item, answer in zip(event.items, controller.ask(event.items), strict=True):
+                said = {name: policy.tolist() for name, policy in answer.said.items()}
+                answers[item.name] = said | {"mixed": list(answer.forecast.probabilities)}
         else:
-            session.arrive(event.items)
-        session.save(saved, {"done": number, "answers": answers})
+            controller.arrive(event.items)
+        controller.save(saved, {"done": number, "answers": answers})
     write_whole(directory / "answers.json", json.dumps(answers, sort_keys=True).encode())
     return 0
 

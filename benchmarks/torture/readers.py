@@ -17,6 +17,7 @@ from larc.ci.synthetic import synthetic_jobs
 from larc.files import write_whole
 from larc.settings import as_values
 from larc.state import SlowState, read_slow
+from larc.stream.controller import Controller
 from larc.stream.session import Session
 from larc.studies.catalog import settings_of
 from larc.studies.identity import provenance
@@ -124,6 +125,26 @@ def _read_session(place: Path) -> Any:
     return notes, session.events, session.pending, session.room.state(), session.size
 
 
+def _make_controller(place: Path) -> None:
+    controller = Controller(_session())
+    items = [job_item(job) for job in synthetic_jobs(6, seed=1)]
+    controller.ask(items)
+    controller.arrive(items[:4])
+    controller.save(place / "session", {"done": 2})
+
+
+def _read_controller(place: Path) -> Any:
+    controller = Controller(_session())
+    before = controller.forecaster.state()
+    try:
+        notes = controller.restore(place / "session")
+    except larc.LarcError:
+        assert controller.forecaster.state() == before, "half restored"
+        assert not controller.session.pending, "half restored"
+        raise
+    return notes, controller.forecaster.state(), controller.session.size
+
+
 def _make_reference(place: Path) -> None:
     replay = hedge_after(synthetic_jobs(8, seed=1))
     replay.ask(synthetic_jobs(9, seed=2))
@@ -213,6 +234,7 @@ READERS = (
     Reader("episode", _make_episode, _read_episode, exact=True),
     Reader("training", _make_training, _read_training, exact=True),
     Reader("session", _make_session, _read_session, exact=True),
+    Reader("controller", _make_controller, _read_controller, exact=True),
     Reader("HEDGE4", _make_reference, _read_reference, exact=False),
     Reader("run", _make_run, _read_run, exact=True, weight=20),
     Reader("run gone on with", _make_run, _go_on, exact=False),

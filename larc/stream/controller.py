@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from larc.errors import LarcError
 from larc.learner import Update
-from larc.stored import load_state
+from larc.stored import load_state, whole
 from larc.stream.bounds import Bound
 from larc.stream.forecaster import Forecast, Forecaster, ForecasterSettings
 from larc.stream.items import Item
@@ -139,11 +139,13 @@ class Controller:
         """Go back to a saved point of this same controller; returns the notes saved with it."""
         _, facts = load_state(path, SESSION_FILE, SESSION_UPGRADES)
         try:
-            forecaster = Forecaster.from_state(facts["notes"]["trust"])
+            trust, notes = facts["notes"]["trust"], facts["notes"]["notes"]
         except (KeyError, TypeError) as error:
             raise LarcError(f"{path} is of a session with no controller.") from error
+        with whole(path, SESSION_FILE):
+            forecaster = Forecaster.from_state(trust)
         if forecaster.names != self.forecaster.names:
             raise LarcError(f"{path} is of a controller with other predictors.")
-        notes = self.session.restore(path)["notes"]
+        self.session.restore(path)
         self.forecaster = forecaster
         return notes
