@@ -211,6 +211,7 @@ def test_search_works_without_a_server(opened, site):
     page = opened(site / "index.html")
     page.locator(".md-search__input").fill("gauge")
     found = page.locator(".md-search-result__link").first
+    page.set_default_timeout(180_000)  # a busy machine builds the index slowly
     found.wait_for()
     assert "mechanism.html" in found.get_attribute("href")
 
