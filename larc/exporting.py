@@ -127,6 +127,11 @@ def _says_episode(path: Path) -> bool:
 
 
 def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
+    if substrate.acts_on:
+        raise LarcError(
+            f"states of this substrate act on {substrate.acts_on}; only one on the residual stream "
+            "can be exported."
+        )
     if residual.boundary > 0:
         raise LarcError(
             f"this state is before layer {residual.boundary}; only one at the input (boundary 0) "

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from larc.errors import LarcError
 from larc.objectives import FeedbackObjective
-from larc.residual import Factors, apply_residual, checked_seed
+from larc.residual import Factors, apply_correction, apply_residual, checked_seed
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import (
     CandidateLosses,
@@ -30,7 +30,7 @@ from larc.scoring import (
 from larc.state import SlowState
 from larc.stored import load_state, save_state, whole
 from larc.substrate.frozen import Substrate
-from larc.substrate.views import layer_list
+from larc.substrate.views import layer_list, square_weight
 
 EPISODE_FILE = "larc episode, version 1"
 
@@ -290,7 +290,16 @@ class Learner:
         """
         self._check_together([episode])
         substrate, model = self.substrate, self.substrate.model
-        if self.slow.boundary == 0:
+        if substrate.acts_on:
+
+            def corrected(_: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+                if substrate.computing:
+                    return None
+                return apply_correction(output, args[0], episode.factors)
+
+            weight = square_weight(model, self.slow.boundary, substrate.acts_on)
+            hook = weight.register_forward_hook(corrected)
+        elif self.slow.boundary == 0:
 
             def embedded(_: Any, __: Any, output: Tensor) -> Tensor | None:
                 return None if substrate.computing else apply_residual(output, episode.factors)

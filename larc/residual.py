@@ -172,6 +172,19 @@ def apply_residual(hidden: Tensor, factors: Factors) -> Tensor:
     >>> torch.equal(apply_residual(h, initial_factors(8, 2, seed=0)), h)
     True
     """
-    wide = hidden.float()
-    read = wide @ factors.A.mT
-    return (wide + read @ factors.B.mT).to(hidden.dtype)
+    return apply_correction(hidden, hidden, factors)
+
+
+def apply_correction(output: Tensor, hidden: Tensor, factors: Factors) -> Tensor:
+    """Return ``y + B A h``: what ``y = W h`` becomes where the weight is ``W + B A``.
+
+    Examples
+    --------
+    >>> h, W = torch.randn(5, 8), torch.randn(8, 8)
+    >>> factors = Factors(torch.randn(2, 8), torch.randn(8, 2))
+    >>> moved = h @ (W + factors.B @ factors.A).T
+    >>> torch.allclose(apply_correction(h @ W.T, h, factors), moved, atol=1e-4)
+    True
+    """
+    read = hidden.float() @ factors.A.mT
+    return (output.float() + read @ factors.B.mT).to(output.dtype)

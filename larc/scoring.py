@@ -232,12 +232,14 @@ def energies(
     hidden = substrate.activations(rows, boundary)
     if factors.A.ndim == 3:
         factors = factors.at(torch.tensor(row_owners, device=factors.A.device))
-    hidden = apply_residual(hidden, factors)
+    if not substrate.acts_on:
+        hidden = apply_residual(hidden, factors)
     gather = _Gather(hidden.shape[1])
     for start, laid, question in zip(starts, laid_questions, questions, strict=True):
         gather.add(start, laid, question)
-    logits = substrate.logits(hidden, rows, boundary, gather.places(hidden.device)).float()
-    return gather.energies(logits)
+    inside = factors if substrate.acts_on else None
+    logits = substrate.logits(hidden, rows, boundary, gather.places(hidden.device), inside)
+    return gather.energies(logits.float())
 
 
 class _Gather:

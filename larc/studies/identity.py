@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ _PACKAGES = ("larc", "torch", "transformers", "numpy", "safetensors", "tokenizer
 def provenance(substrate: Substrate) -> dict[str, Any]:
     """Return the identities behind a unit of work."""
     return {
-        "substrate": {**asdict(substrate.identity), "digest": substrate.identity.digest},
+        "substrate": {**substrate.identity.parts, "digest": substrate.identity.digest},
         "sources": source_hash(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "python": platform.python_version(),

@@ -26,6 +26,9 @@ class ModelSettings:
     dtype: str = setting("float32", "Its precision: float32 or bfloat16.")
     threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.", least=1)
     boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.", least=0)
+    acts_on: str = setting(
+        "", "A square weight there to correct instead, such as self_attn.o_proj."
+    )
     rank: int = setting(4, "The rank of the residual.", least=1)
     rule: str = setting("sgd:0.1", "The update rule of a fast state.")
     seeds: tuple[int, ...] = setting(

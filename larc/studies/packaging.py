@@ -101,7 +101,12 @@ def _copy_adapter(run: Run, place: Path, substrate: str) -> None:
     """Copy the adapter, if it is still the one that the run's substrate was made with."""
     source = Path(run.settings["adapter"])
     settings = run.settings
-    loaded = load_substrate(settings["substrate"], adapter=source, dtype=settings["dtype"])
+    loaded = load_substrate(
+        settings["substrate"],
+        adapter=source,
+        dtype=settings["dtype"],
+        acts_on=settings.get("acts_on", ""),  # runs from before it have none
+    )
     if loaded.identity.digest != substrate:
         raise LarcError(
             f"{source} is not the adapter that {run.path} was made with, or {settings['substrate']}"
@@ -150,11 +155,14 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
     front += [f"base_model: {base}"] if base else []
     front += ["tags:", "- larc", "- test-time-training", "- meta-learning", "- low-rank-adaptation"]
     trained = f"by the {choice.objective} objective, " if choice.objective else ""
-    use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter")' if adapter else ")")
+    acts_on = run.settings.get("acts_on", "")
+    use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter"' if adapter else "")
+    use += f', acts_on="{acts_on}")' if acts_on else ")"
+    what = f"correction of `{acts_on}`, `W + B A`," if acts_on else "residual, `h + B A h`,"
     parts = [
         *("---", *front, "---", ""),
         *(f"# Slow states of LARC for {base or substrate}", ""),
-        f"Starting factors of a low-rank residual, `h + B A h`, in the frozen model: rank "
+        f"Starting factors of a low-rank {what} in the frozen model: rank "
         f"{first.factors.rank}, before layer {first.boundary} (0: the input), trained {trained}"
         f"one state for each of {len(states)} seeds.",
         *("", "```python", "import larc", "", 'place = "this directory, or its hub id"'),

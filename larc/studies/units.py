@@ -69,7 +69,9 @@ def accounted(work: U, make: Make[U], display: Display | None) -> Files:
     """Do one unit on its substrate; returns its files, and what they cost and were made with."""
     settings = work.settings
     torch.set_num_threads(settings.threads)
-    substrate = _substrate(settings.substrate, settings.adapter, settings.device, settings.dtype)
+    substrate = _substrate(
+        settings.substrate, settings.adapter, settings.device, settings.dtype, settings.acts_on
+    )
     substrate.ledger.clear()
     files = make(work, substrate, display or Display())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -100,8 +102,13 @@ def hashes(run: Run, works: Sequence[U], name: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _substrate(source: str, adapter: str, device: str, dtype: str) -> Substrate:
+def _substrate(source: str, adapter: str, device: str, dtype: str, acts_on: str) -> Substrate:
     # Every seed of a study asks the same prompts: what lies below its boundary is kept for all.
     return load_substrate(
-        source, adapter=adapter or None, device=device, dtype=dtype, cache_bytes=2 * 2**30
+        source,
+        adapter=adapter or None,
+        device=device,
+        dtype=dtype,
+        cache_bytes=2 * 2**30,
+        acts_on=acts_on,
     )

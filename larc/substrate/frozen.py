@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from larc.errors import LarcError
 from larc.ledger import Ledger
+from larc.residual import Factors
 from larc.substrate import views
 from larc.substrate.identity import Identity, identify
 from larc.substrate.rows import Row, attention_inputs, padded_length, token_batch
@@ -43,6 +45,9 @@ class Substrate:
         The most padded positions put through the model in one call.
     cache_bytes : int
         The most memory that activations below a boundary may occupy for reuse.
+    acts_on : str
+        The square weight that states act on, in the layer at their boundary; empty where they act
+        on the residual stream.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Substrate:
         checkpointing: bool = False,
         chunk_positions: int = 2048,
         cache_bytes: int = 512 * 2**20,
+        acts_on: str = "",
     ) -> None:
         if not isinstance(tokenizer.eos_token_id, int):
             raise LarcError(
@@ -62,6 +68,10 @@ class Substrate:
             )
         if chunk_positions < 1 or cache_bytes < 0:
             raise LarcError("chunk_positions must be 1 or more, and cache_bytes 0 or more.")
+        if acts_on and checkpointing:
+            raise LarcError("a state in a weight cannot be recomputed; leave out checkpointing.")
+        if acts_on:
+            views.square_weight(model, 0, acts_on)
         self.name = name
         self.model = model.requires_grad_(False).eval()
         self.tokenizer = tokenizer
@@ -69,6 +79,7 @@ class Substrate:
         self.checkpointing = checkpointing
         self.chunk_positions = chunk_positions
         self.cache_bytes = cache_bytes
+        self.acts_on = acts_on
         #: Tokenised questions, for the scorer to keep; they go with the substrate.
         self.questions: OrderedDict[Any, Any] = OrderedDict()
         #: Whether the model runs for the scorer just now, and not for its user.
@@ -86,7 +97,7 @@ class Substrate:
     @cached_property
     def identity(self) -> Identity:
         """Hashes of weights, config, tokenizer and adapter."""
-        return identify(self.model, self.tokenizer)
+        return replace(identify(self.model, self.tokenizer), acts_on=self.acts_on)
 
     @property
     def width(self) -> int:
@@ -95,7 +106,7 @@ class Substrate:
 
     def width_at(self, boundary: int) -> int:
         """Return the width at a boundary: some models embed narrower than they compute."""
-        if boundary > 0:
+        if boundary > 0 or self.acts_on:
             return self.width
         return int(self.model.get_input_embeddings().weight.shape[1])
 
@@ -183,24 +194,32 @@ class Substrate:
             self._below_held -= dropped.numel() * dropped.element_size()
         return hidden
 
-    def logits(self, hidden: Tensor, rows: Sequence[Row], boundary: int, places: Tensor) -> Tensor:
+    def logits(
+        self,
+        hidden: Tensor,
+        rows: Sequence[Row],
+        boundary: int,
+        places: Tensor,
+        factors: Factors | None = None,
+    ) -> Tensor:
         """Run the layers above the boundary, and the head at chosen places of the flattened batch.
 
-        Differentiable with respect to ``hidden``. Returns ``[places, vocabulary]``.
+        ``factors`` correct the weight that states act on, where the substrate names one.
+        Differentiable with respect to ``hidden`` and to them. Returns ``[places, vocabulary]``.
         """
         self.check_boundary(boundary)
         way = (boundary, self.checkpointing)
         with self._own_work():
             if way not in self._above:
                 self._above[way] = views.above(
-                    self.model, boundary, checkpointing=self.checkpointing
+                    self.model, boundary, checkpointing=self.checkpointing, weight=self.acts_on
                 )
             length = hidden.shape[1]
             inputs = attention_inputs(rows, length, hidden.dtype, self.device)
             effective = sum(len(row.tokens) for row in rows)
             self.ledger.add("mixer", len(rows) * length, effective)
             self.ledger.add("head", places.numel(), places.numel())
-            return self._above[way](hidden, places, **inputs)
+            return self._above[way](hidden, places, factors, **inputs)
 
     def packs(self, length: int) -> bool:
         """Whether candidates can share a row of this length, found out by trying it.

@@ -33,6 +33,7 @@ _ADAPTER_MARK = "lora_"
 class Identity:
     """SHA-256 names of the parts of a substrate; ``adapter`` is empty where there is none.
 
+    ``acts_on`` names the weight that states act on, and is empty where that is the residual stream.
     The weights are hashed as they are in memory, so the same file loaded in another precision is
     another substrate: it computes another function.
     """
@@ -41,11 +42,18 @@ class Identity:
     config: str
     tokenizer: str
     adapter: str = ""
+    acts_on: str = ""
 
     @property
     def digest(self) -> str:
         """One name for all of it."""
-        return hash_json(asdict(self))
+        return hash_json(self.parts)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The names by part; ``acts_on`` only where it is set, so that older digests hold."""
+        parts = asdict(self)
+        return parts if self.acts_on else {k: v for k, v in parts.items() if k != "acts_on"}
 
 
 def hash_json(value: Any) -> str:

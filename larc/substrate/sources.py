@@ -44,6 +44,7 @@ def load_substrate(
     checkpointing: bool = False,
     chunk_positions: int = 2048,
     cache_bytes: int = 512 * 2**20,
+    acts_on: str = "",
     trust_remote_code: bool = False,
 ) -> Substrate:
     """Load a causal language model, frozen, ready to carry a learning state.
@@ -65,6 +66,10 @@ def load_substrate(
         The most padded positions put through the model in one call; bounds memory.
     cache_bytes
         The most memory for reusing activations below a boundary.
+    acts_on
+        A square weight of each layer, such as ``"self_attn.o_proj"``, for states to act on: then
+        they are a LoRA ``W + B A`` of it in the layer at their boundary. By default they act on
+        the residual stream.
     trust_remote_code
         Run model code that comes with a hub repository or directory. Never by default.
 
@@ -91,6 +96,7 @@ def load_substrate(
         checkpointing=checkpointing,
         chunk_positions=chunk_positions,
         cache_bytes=cache_bytes,
+        acts_on=acts_on,
     )
 
 

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from larc.errors import LarcError
+from larc.residual import Factors, apply_correction
 
 
 class _Around(nn.Module):
@@ -77,6 +78,16 @@ class _ChosenPlaces(_Around):
         return logits
 
 
+class _Corrected(_Around):
+    """A weight ``W`` that acts as ``W + B A``, with factors of its own for every row."""
+
+    factors: Factors | None = None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        output: Tensor = self.inner(hidden)
+        return output if self.factors is None else apply_correction(output, hidden, self.factors)
+
+
 def layer_list(model: PreTrainedModel) -> tuple[str, nn.ModuleList]:
     """Return the name and the list of the model's decoder layers."""
     count = model.config.get_text_config().num_hidden_layers
@@ -105,25 +116,48 @@ def below(model: PreTrainedModel, boundary: int) -> Callable[..., Tensor]:
     return run
 
 
+def square_weight(model: PreTrainedModel, boundary: int, weight: str) -> nn.Module:
+    """Return a linear module of the layer at a boundary, refusing one that is not d by d."""
+    layer = layer_list(model)[1][boundary]
+    width = model.config.get_text_config().hidden_size
+    found = dict(layer.named_modules())
+    square = [
+        name
+        for name, module in found.items()
+        if getattr(getattr(module, "weight", None), "shape", None) == (width, width)
+    ]
+    if weight not in square:
+        raise LarcError(
+            f"layer {boundary} has no weight {weight!r} of {width} by {width} numbers; "
+            f"use one of {', '.join(square) or 'another model: it has none'}."
+        )
+    return found[weight]
+
+
 def above(
-    model: PreTrainedModel, boundary: int, *, checkpointing: bool = False
+    model: PreTrainedModel, boundary: int, *, checkpointing: bool = False, weight: str = ""
 ) -> Callable[..., Tensor]:
     """Return a function from activations at a boundary to logits at chosen places.
 
     The function takes ``hidden`` (``[rows, tokens, d]``), ``places`` (indices into the flattened
-    batch) and the model's mask and positions; it returns ``[places, vocabulary]``.
+    batch), ``factors`` of a weight of the first layer, if one is named, and the model's mask and
+    positions; it returns ``[places, vocabulary]``.
     """
     head = model.get_output_embeddings()
     head_name = next(name for name, module in model.named_modules() if module is head)
     chosen = _ChosenPlaces(head)
     replacements: dict[str, nn.Module] = {head_name: chosen}
     enter: _Enter | None = None
-    if boundary > 0 or checkpointing:
+    corrected: _Corrected | None = None
+    if boundary > 0 or checkpointing or weight:
         name, layers = layer_list(model)
         replaced: list[nn.Module] = [
             _Enter(layer) if i < boundary else _Recomputed(layer) if checkpointing else layer
             for i, layer in enumerate(layers)
         ]
+        if weight:
+            corrected = _Corrected(square_weight(model, boundary, weight))
+            replaced[boundary] = _with_modules(layers[boundary], {weight: corrected})
         if boundary > 0:
             tuples = _returns_tuple(model, layers[boundary - 1])
             for layer in replaced[:boundary]:
@@ -134,8 +168,12 @@ def above(
     embeddings: Any = model.get_input_embeddings()
     width: int = embeddings.weight.shape[1]
 
-    def run(hidden: Tensor, places: Tensor, **inputs: Any) -> Tensor:
+    def run(
+        hidden: Tensor, places: Tensor, factors: Factors | None = None, **inputs: Any
+    ) -> Tensor:
         chosen.places = places
+        if corrected is not None:
+            corrected.factors = factors
         embedded = hidden
         if enter is not None:
             enter.given = hidden
@@ -147,6 +185,8 @@ def above(
             chosen.places = None
             if enter is not None:
                 enter.given = None
+            if corrected is not None:
+                corrected.factors = None
         return logits.reshape(places.numel(), -1)
 
     return run
@@ -188,7 +228,7 @@ def _returns_tuple(model: PreTrainedModel, layer: nn.Module) -> bool:
     return any(found)
 
 
-def _with_modules(model: PreTrainedModel, replacements: dict[str, nn.Module]) -> Any:
+def _with_modules(model: nn.Module, replacements: dict[str, nn.Module]) -> Any:
     view = _shallow(model)
     copied: dict[str, nn.Module] = {"": view}
     for path, module in replacements.items():

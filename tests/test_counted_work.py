@@ -1,0 +1,109 @@
+"""What reference jobs cost in exact numbers: calls and padded positions, by kind of work.
+
+Times depend on the machine and are for benchmarks; these do not. More than a tenth over a number
+here is a regression. Fewer is an improvement, and is written down, so that it is kept.
+"""
+
+import dataclasses
+
+import pytest
+
+import larc
+from larc.programs import build_episodes, split_groups, to_task
+from larc.stream import Ask, Item, PathSpec, PlainRoom, order_events
+from larc.stream.session import Session
+
+KINDS = ("below", "mixer", "head", "backward")
+
+
+def group(*, opened):
+    """The four episodes of one group: one prompt, four targets."""
+    return [to_task(e, with_query=opened) for e in build_episodes(split_groups("training")[:1])]
+
+
+def outer_update(substrate, objective, boundary):
+    larc.train(
+        substrate, group(opened=True), objective=objective, boundary=boundary, updates=1, seed=1
+    )
+
+
+def group_prediction(substrate, boundary, rule=None):
+    slow = larc.SlowState.initial(substrate, seed=1, boundary=boundary)
+    larc.predict(substrate, slow, group(opened=False), seed=1, rule=rule)
+
+
+def replay(substrate):
+    """Twelve jobs in three batches, labels late; a path that rests, one that learns, one tenth."""
+    jobs = [
+        Item(f"{n:02}", n // 4, n // 4 + 2, ("pass", "fail"), n % 2, prompt=f"job {n}: ")
+        for n in range(12)
+    ]
+    paths = [PathSpec("reset", retention="reset"), PathSpec("carry"), PathSpec("tenth", scale=0.1)]
+    slow = larc.SlowState.initial(substrate, seed=1, boundary=2)
+    session = Session(larc.Learner(substrate, slow), paths, PlainRoom(), seed=1)
+    for event in order_events(
+        jobs,
+        asked=lambda job: job.asked,
+        arrives=lambda job: job.arrives,
+        identifier=lambda job: job.name,
+    ):
+        (session.ask if isinstance(event, Ask) else session.arrive)(event.items)
+
+
+JOBS = {
+    "outer update, static, input": lambda s: outer_update(s, "static", 0),
+    "outer update, adapted, input": lambda s: outer_update(s, "adapted", 0),
+    "outer update, adapted, before layer 2": lambda s: outer_update(s, "adapted", 2),
+    "group prediction, input": lambda s: group_prediction(s, 0),
+    "group prediction, before layer 2": lambda s: group_prediction(s, 2),
+    "group prediction, descending": lambda s: group_prediction(s, 2, larc.Descent(1.0, steps=2)),
+    "replay of twelve jobs, three paths": replay,
+}
+# Calls and padded positions of each kind. A group's four targets, real and sham, share their first
+# support forward (1 row); then 8 rows step, and 8 kept reads and 1 reset are the query: 18 rows.
+EXPECTED = {
+    "outer update, static, input": {"mixer": (2, 903), "head": (2, 231), "backward": (5, 0)},
+    "outer update, adapted, input": {"mixer": (3, 1505), "head": (3, 385), "backward": (4, 0)},
+    "outer update, adapted, before layer 2": {
+        "below": (1, 301),
+        "mixer": (3, 1505),
+        "head": (3, 385),
+        "backward": (4, 0),
+    },
+    "group prediction, input": {"mixer": (5, 18 * 301), "head": (5, 1386), "backward": (6, 0)},
+    "group prediction, before layer 2": {
+        "below": (1, 301),
+        "mixer": (5, 18 * 301),
+        "head": (5, 1386),
+        "backward": (6, 0),
+    },
+    "group prediction, descending": {
+        "below": (1, 301),
+        "mixer": (18, 63 * 301),
+        "head": (18, 4851),
+        "backward": (14, 0),
+    },
+    "replay of twelve jobs, three paths": {
+        "below": (12, 182),
+        "mixer": (6, 860),
+        "head": (6, 504),
+        "backward": (4, 0),
+    },
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_reference_job_costs_what_it_cost(job):
+    substrate = larc.load_substrate("tiny")
+    JOBS[job](substrate)
+    found = {}
+    for kind in KINDS:
+        entry = dataclasses.astuple(substrate.ledger.total(kind))[:2]
+        if entry[0]:
+            found[kind] = entry
+    expected = EXPECTED[job]
+    assert set(found) == set(expected)
+    for kind, numbers in expected.items():
+        for was, now in zip(numbers, found[kind], strict=True):
+            assert now <= 1.1 * was, f"{job}: {kind} takes {found[kind]}, it took {numbers}"
+            assert now >= was, f"{job}: {kind} takes only {found[kind]}; write that down"
