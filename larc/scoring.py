@@ -277,13 +277,45 @@ class _Gather:
         width = max(map(len, self.tokens))
         padded = [tokens + [0] * (width - len(tokens)) for tokens in self.tokens]
         device = logits.device
-        found = logits.gather(1, torch.tensor(padded, device=device))
-        found = found - logits.logsumexp(1, keepdim=True)
+        found = _log_probabilities(logits, torch.tensor(padded, device=device))
         entries = torch.tensor(self.entries, device=device)
         values = found.reshape(-1).index_select(0, entries[:, 0] * width + entries[:, 1])
         lengths = torch.tensor(self.lengths, device=device)
         sums = values.new_zeros(len(self.lengths)).index_add(0, entries[:, 2], values)
         return list((sums / lengths).split(self.counts))
+
+
+def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return the log-probability of each place's tokens, ``[places, width]``."""
+    found: Tensor = _LogProbabilities.apply(logits, tokens)[0]  # type: ignore[no-untyped-call]
+    return found
+
+
+class _LogProbabilities(torch.autograd.Function):
+    """``logits.gather(1, tokens) - logits.logsumexp(1)`` with a backward that makes one matrix.
+
+    Left to itself, autograd makes five of them, each of the size of the vocabulary by the places.
+    """
+
+    @staticmethod
+    def forward(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        total = logits.logsumexp(1, keepdim=True)
+        return logits.gather(1, tokens) - total, total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs, output[1])
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        logits, tokens, total = ctx.saved_tensors
+        taken = gradient.sum(1, keepdim=True)
+        if torch.is_grad_enabled():  # somebody differentiates the gradient
+            spread = logits.softmax(1) * -taken
+            return spread.scatter_add(1, tokens, gradient), None
+        spread = (logits - total).exp_().mul_(-taken)
+        return spread.scatter_add_(1, tokens, gradient), None
 
 
 def _laid(substrate: Substrate, question: Question, layout: Layout | None) -> Laid:

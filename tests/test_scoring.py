@@ -12,6 +12,7 @@ from larc.scoring import (
     CandidateLosses,
     Label,
     Limits,
+    _log_probabilities,
     ask,
     chunks,
     energies,
@@ -217,3 +218,16 @@ def test_losses_that_do_not_fit_are_refused(losses):
 def test_labels_that_name_no_candidate_are_refused(index):
     with pytest.raises(larc.LarcError, match="names no candidate"):
         Label("q", ["a", "b"], index)
+
+
+def test_log_probabilities_and_their_derivatives():
+    """Against torch's own differences, twice; a token may be asked for twice at one place."""
+    logits = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
+    tokens = torch.tensor([[1, 2], [3, 3], [6, 0]])
+
+    def of(values):
+        return _log_probabilities(values, tokens)
+
+    assert torch.allclose(of(logits), logits.log_softmax(1).gather(1, tokens))
+    assert torch.autograd.gradcheck(of, logits)
+    assert torch.autograd.gradgradcheck(of, logits)

@@ -75,8 +75,13 @@ class Setting:
         return ask(self.substrate, task.prompt, task.candidates, self.limits)
 
     def own_model(self) -> Any:
-        """Return a copy of the frozen model, for a peer that puts its own layers into it."""
-        return copy.deepcopy(self.substrate.model)
+        """Return a copy of the frozen model, for a peer that puts its own layers into it.
+
+        It attends as `transformers` does by default: what we changed there is part of ours.
+        """
+        model = copy.deepcopy(self.substrate.model)
+        model.set_attn_implementation("sdpa")
+        return model
 
 
 def _written(factors: Factors, seed: int) -> Factors:

@@ -50,7 +50,14 @@ def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: E
     """Do whatever a run still lacks, in the order of evidence."""
     display = Display()
     trainings = [
-        Work(f"train-{arm}-{seed}", settings, arm, seed, tasks.training)
+        Work(
+            f"train-{arm}-{seed}",
+            settings,
+            arm,
+            seed,
+            tasks.training,
+            slow=_earlier(settings, arm, seed),
+        )
         for arm in settings.objectives
         for seed in settings.seeds
     ]
@@ -104,6 +111,22 @@ def open_queries(run: Run, tasks: TaskSet, unit: str) -> None:
     run.record(f"{unit} written", {"queries": sha256(run.unit_file(unit, "queries.parquet"))})
 
 
+def _earlier(settings: EpisodicSettings, arm: str, seed: int) -> bytes:
+    """Return the state that a training goes on from, refusing one of another kind."""
+    if not settings.start:
+        return b""
+    unit = f"train-{arm}-{seed}"
+    content = Run(settings.start).unit_file(unit, "slow.safetensors")
+    slow = SlowState.from_bytes(content, f"{unit} of {settings.start}")
+    own, its = (settings.boundary, settings.rank), (slow.boundary, slow.factors.rank)
+    if own != its:
+        raise LarcError(
+            f"the states of {settings.start} are at boundary {its[0]} with rank {its[1]}; "
+            f"give --boundary {its[0]} --rank {its[1]}."
+        )
+    return content
+
+
 def _with_start(run: Run, work: Work) -> Work:
     """Give a prediction the slow state it starts from; the untrained arm makes its own."""
     if work.arm == UNTRAINED:
@@ -118,9 +141,7 @@ def perform(work: Work, display: Display | None = None) -> Files:
 
 def _train(work: Work, substrate: Substrate, display: Display) -> Files:
     settings = work.settings
-    slow = SlowState.initial(
-        substrate, rank=settings.rank, seed=work.seed, boundary=settings.boundary
-    )
+    slow = _start(work, substrate)
     how = TrainingSettings(
         objective=work.arm,  # type: ignore[arg-type]  # checked by TrainingSettings itself
         batch=settings.batch,
@@ -151,15 +172,18 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
     return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
 
 
+def _start(work: Work, substrate: Substrate) -> SlowState:
+    if work.slow:
+        return SlowState.from_bytes(work.slow, work.name).to(substrate.device)
+    return SlowState.initial(
+        substrate, rank=work.settings.rank, seed=work.seed, boundary=work.settings.boundary
+    )
+
+
 def _predict(work: Work, substrate: Substrate, display: Display) -> Files:
     settings = work.settings
     display.unit(work.name, 0, 0)
-    if work.slow:
-        slow = SlowState.from_bytes(work.slow, work.name).to(substrate.device)
-    else:
-        slow = SlowState.initial(
-            substrate, rank=settings.rank, seed=work.seed, boundary=settings.boundary
-        )
+    slow = _start(work, substrate)
     found = predict(
         substrate,
         slow,

@@ -58,6 +58,9 @@ class EpisodicSettings(ModelSettings):
     objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
     untrained: bool = setting(True, "Whether the untrained start is a further arm.")
     updates: int = setting(256, "Outer updates of each training.", least=0)
+    start: str = setting(
+        "", "A finished run whose states training goes on from; with --updates 0, as they are."
+    )
     batch: int = setting(2, "Episodes in an outer update.", least=1)
     resamples: int = setting(10_000, "Bootstrap resamples of groups.", least=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from larc.programs import FAMILIES, ProgramEpisode, Split, build_episodes, split_groups, to_task
 from larc.settings import setting
@@ -19,6 +20,9 @@ class ProgramSettings(EpisodicSettings):
     support: int = setting(4, "Examples whose execution errors an episode learns from.", least=1)
     training_groups: int = setting(16, "Training groups of each family, of 16.", least=1)
     development_groups: int = setting(8, "Development groups of each family, of 8.", least=1)
+    held_out: Literal["development", "preflight"] = setting(
+        "development", "Groups to predict; preflight (2 of each family) is for choosing settings."
+    )
 
 
 PRESETS = {
@@ -43,7 +47,7 @@ PRESETS = {
 def program_tasks(settings: ProgramSettings) -> TaskSet:
     """Return the study's tasks, development queries closed."""
     training = _episodes("training", settings.training_groups, settings.support)
-    development = _episodes("development", settings.development_groups, settings.support)
+    development = _episodes(settings.held_out, settings.development_groups, settings.support)
     return _task_set([to_task(episode, with_query=True) for episode in training], development)
 
 

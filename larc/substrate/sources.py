@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from larc.errors import LarcError, reason
 from larc.substrate.adapter import attach_adapter
+from larc.substrate.attention import share_keys
 from larc.substrate.fetching import cached_model, convert_gguf, quiet_unless_terminal
 from larc.substrate.frozen import Substrate
 from larc.substrate.tiny import byte_tokenizer, random_llama
@@ -87,6 +88,7 @@ def load_substrate(
             model.to(device)
         except (RuntimeError, AssertionError) as error:
             raise LarcError(f"the model cannot run on {device} here ({reason(error)}).") from error
+        share_keys(model)
         if adapter is not None:
             attach_adapter(model, tokenizer, adapter)
     return Substrate(

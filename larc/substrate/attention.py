@@ -1,0 +1,58 @@
+"""Attention for rows with a mask of their own, without a copy of the keys for every query head.
+
+Where several query heads share a key head, `transformers` repeats the keys before a masked call of
+torch's attention. On a CPU torch's kernel takes them as they are: the same numbers, fewer of them
+moved, and their gradients summed inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+_NAME = "larc_shared_keys"
+
+
+def shared_keys_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attend as `transformers` does by default, with shared keys left shared where torch can."""
+    # What a call may bring besides (a bias, a cap, a paged cache) is left to transformers.
+    special = any(others.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+    shared = query.shape[1] != key.shape[1]
+    if special or not shared or attention_mask is None or query.device.type != "cpu":
+        made: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout, scaling, **others
+        )
+        return made
+    output = nn.functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        dropout_p=dropout,
+        scale=scaling,
+        enable_gqa=True,
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(_NAME, shared_keys_attention)
+AttentionMaskInterface.register(_NAME, sdpa_mask)
+
+
+def share_keys(model: PreTrainedModel) -> None:
+    """Let a model that uses torch's attention by default use it with shared keys."""
+    if model.config._attn_implementation == "sdpa":
+        model.set_attn_implementation(_NAME)
