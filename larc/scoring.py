@@ -298,7 +298,7 @@ class _LogProbabilities(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         total = logits.logsumexp(1, keepdim=True)
         return logits.gather(1, tokens) - total, total
 
@@ -308,7 +308,7 @@ class _LogProbabilities(torch.autograd.Function):
         ctx.mark_non_differentiable(output[1])
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:
         logits, tokens, total = ctx.saved_tensors
         taken = gradient.sum(1, keepdim=True)
         if torch.is_grad_enabled():  # somebody differentiates the gradient

@@ -120,7 +120,7 @@ def square_weight(model: PreTrainedModel, boundary: int, weight: str) -> nn.Modu
     """Return a linear module of the layer at a boundary, refusing one that is not d by d."""
     layer = layer_list(model)[1][boundary]
     width = model.config.get_text_config().hidden_size
-    found = dict(layer.named_modules())
+    found: dict[str, nn.Module] = dict(layer.named_modules())
     square = [
         name
         for name, module in found.items()
