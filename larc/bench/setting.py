@@ -43,10 +43,10 @@ class Setting:
     def alternate(self, candidates: Mapping[str, Run], *, long: bool = False) -> dict[str, Timed]:
         """Time alternatives side by side, as often as this setting says.
 
-        What takes long is run at most twice, and not once before: there a first run is as good.
+        What takes long is measured at most twice.
         """
         repetitions = min(self.repetitions, 2) if long else self.repetitions
-        return alternate(candidates, repetitions, self.clock, warm=not long)
+        return alternate(candidates, repetitions, self.clock)
 
     @cached_property
     def episodes(self) -> list[Task]:

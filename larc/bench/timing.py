@@ -61,30 +61,35 @@ def alternate(
     repetitions: int,
     clock: Clock = time.perf_counter,
     *,
-    warm: bool = True,
+    settled: float = 10.0,
 ) -> dict[str, Timed]:
-    """Run all once unmeasured, then again and again in turn, so that all share the noise.
+    """Run all again and again in turn, so that all share the noise.
 
-    Every other round goes backwards: none always follows the same neighbour. With ``warm=False``
-    there is no unmeasured round, for what has been run already.
+    Each is run unmeasured right before it is measured, so that none pays for the memory that its
+    neighbour left behind; one that took more than ``settled`` seconds settles within itself. Every
+    other round goes backwards: none always follows the same neighbour.
 
     Examples
     --------
     >>> calls = []
     >>> times = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2)
     >>> "".join(calls), len(times["a"].seconds)
-    ('ababba', 2)
+    ('aabbbbaa', 2)
     """
-    if warm:
-        for run in candidates.values():
-            run()
+
+    def measured(run: Run) -> float:
+        start = clock()
+        run()
+        return clock() - start
+
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for repetition in range(repetitions):
         names = list(candidates)
         for name in names if repetition % 2 == 0 else reversed(names):
-            start = clock()
-            candidates[name]()
-            times[name].append(clock() - start)
+            run, known = candidates[name], times[name]
+            if not known or known[-1] <= settled:
+                run()
+            known.append(measured(run))
     return {name: Timed(tuple(seconds)) for name, seconds in times.items()}
 
 

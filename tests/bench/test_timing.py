@@ -12,14 +12,15 @@ def test_all_alternatives_run_in_turn_and_every_other_round_backwards():
         3,
         clock=lambda: float(next(ticks)),
     )
-    assert "".join(calls) == "abcabccbaabc"
+    assert "".join(calls) == "aabbccccbbaaaabbcc"
     assert times["a"] == Timed((1.0, 1.0, 1.0))
 
 
-def test_what_has_been_run_already_is_not_run_unmeasured():
+def test_what_takes_long_is_run_unmeasured_only_once():
     calls: list[str] = []
-    alternate({"a": lambda: calls.append("a")}, 2, warm=False)
-    assert calls == ["a", "a"]
+    ticks = iter(range(0, 1000, 50))
+    alternate({"a": lambda: calls.append("a")}, 3, clock=lambda: float(next(ticks)), settled=10)
+    assert calls == ["a"] * 4
 
 
 def test_a_ratio_is_taken_within_each_repetition():
