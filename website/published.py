@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from larc.bench.table import Table as Benchmark
+from larc.bench.table import rows_markdown
 from larc.reports.tables import Cell, Table
 from larc.state import read_slow
 from larc.studies.catalog import STUDIES, command_of, settings_of
@@ -197,7 +199,17 @@ def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
     ]
 
 
+def _bench(name: str) -> str:
+    """Return one section of the benchmark as it was last measured, or what it was made with."""
+    table = Benchmark.read(ROOT / "benchmarks" / "measured.json")
+    if name == "made-with":
+        return table.made_with
+    section, found = next(pair for pair in table.sections if pair[0].name == name)
+    return f"{section.sentence}\n\n{rows_markdown(found)}"
+
+
 _MAKERS: dict[str, Callable[..., str]] = {
+    "bench": _bench,
     "answer": _answer,
     "contrary": _contrary,
     "headline": _headline,

@@ -80,13 +80,30 @@ class Table:
 
     def to_markdown(self) -> str:
         """Return the table as Markdown, with the machine and the versions above it."""
-        lines = [f"{_sentence(self.facts)}\n"]
+        lines = [f"{self.made_with}\n"]
         for section, rows in self.sections:
-            lines += [f"## {section.title}\n", f"{section.sentence}\n"]
-            lines += ["| | ratio | lowest to highest | of | |", "| --- | --- | --- | --- | --- |"]
-            lines += [_line(row) for row in rows]
-            lines.append("")
+            lines += [f"## {section.title}\n", f"{section.sentence}\n", rows_markdown(rows), ""]
         return "\n".join(lines)
+
+    @property
+    def made_with(self) -> str:
+        """A sentence that says where, when and with what it was measured."""
+        return _sentence(self.facts)
+
+    @staticmethod
+    def read(path: str | Path) -> Table:
+        """Return the table that `save` wrote as JSON."""
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        sections = []
+        for found in content["sections"]:
+            rows = [
+                Measured(**{**row, "ratio": Spread(**row["ratio"])})
+                if "ratio" in row
+                else Missing(**row)
+                for row in found.pop("rows")
+            ]
+            sections.append((Section(**found), rows))
+        return Table(content["facts"], sections)
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
         """Write the Markdown to a path and the JSON beside it; returns both."""
@@ -95,6 +112,12 @@ class Table:
         write_whole(path, self.to_markdown().encode())
         write_whole(beside, self.to_json().encode())
         return path, beside
+
+
+def rows_markdown(rows: Sequence[Row]) -> str:
+    """Return rows as a Markdown table."""
+    lines = ["| | ratio | lowest to highest | of | |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*lines, *map(_line, rows)])
 
 
 def timed_row(
@@ -167,5 +190,6 @@ def _sentence(facts: Mapping[str, Any]) -> str:
     return (
         f"Measured on {facts['processor']} ({facts['cores']} cores, {facts['threads']} threads, "
         f"{facts['vector']}, {facts['system']}) with Python {facts['python']}, {versions}; model "
-        f"{facts['substrate']}; {facts['repetitions']} repetitions in turn, median of the ratios."
+        f"{facts['substrate']}; {facts['repetitions']} repetitions in turn, median of the ratios; "
+        f"{facts['measured']}."
     )

@@ -67,6 +67,10 @@ class Chains:
         weights[:-1] *= likelihoods
         weights[-1] *= mixture
         self.weights[chain] = np.maximum(weights / weights.sum(), LEAST)
+        self.free(chain)
+
+    def free(self, chain: int) -> None:
+        """Free a chain whose question has its label, or will never have one."""
         heapq.heappush(self._free, chain)
 
     def state(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ the labels that have arrived, and lets those that evidence has ruled out sleep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,12 @@ class Controller:
         updates = self.session.arrive(items, only=self.awake)
         self.forecaster.learn([(item.name, item.label) for item in items])
         return updates
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget questions whose labels will never come, such as cancelled jobs."""
+        names = list(names)
+        self.session.drop(names)
+        self.forecaster.drop(names)
 
     def bound(self) -> Bound:
         """Return the most by which the controller's loss so far can exceed any predictor's."""

@@ -224,6 +224,15 @@ class Forecaster:
         if batch:
             self.trust.settle(self.components.general())
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget questions whose labels will never come: they cost no loss and teach nothing."""
+        dropped = list(dict.fromkeys(names))
+        for name in dropped:
+            if name not in self._pending:
+                raise LarcError(f"{name!r} is to be dropped, but nothing awaits it.")
+        for name in dropped:
+            self.chains.free(self._pending.pop(name).chain)
+
     def _learn(self, asked: Outstanding, label: int) -> None:
         likelihoods, mixture = asked.likelihoods[:, label], float(asked.mixture[label])
         losses = np.log(likelihoods) / -RATE

@@ -152,7 +152,21 @@ class Session:
     def _among(self, only: Collection[str] | None) -> list[PathSpec]:
         return [path for path in self.paths if only is None or path.name in only]
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget questions whose labels will never come: nothing is learned from them."""
+        dropped = set(names)
+        missing = sorted(dropped - set(self.pending))
+        if missing:
+            raise LarcError(f"{missing[0]!r} is to be dropped, but nothing awaits it.")
+        for name in dropped:
+            del self.pending[name]
+        self.events += 1
+
     def _put(self, items: Sequence[Item]) -> dict[str, dict[str, str]]:
+        names = [item.name for item in items]
+        for place, name in enumerate(names):
+            if name in self.pending or name in names[:place]:
+                raise LarcError(f"{name!r} is asked already; name each question differently.")
         put = {item.name: dict(self.room.prompts(item)) for item in items}
         self._check_room_for(put)
         return put

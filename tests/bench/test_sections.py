@@ -6,7 +6,7 @@ import pytest
 
 from larc.bench import boundary, delayed, growth, limit, memory, replay
 from larc.bench.running import SECTIONS, measure
-from larc.bench.table import Measured
+from larc.bench.table import Measured, Table
 from larc.ci.synthetic import synthetic_jobs
 from larc.cli import main
 
@@ -73,6 +73,7 @@ def test_the_table_is_printed_and_saved(tmp_path, capsys):
     saved = json.loads(out.with_suffix(".json").read_bytes())
     assert [section["name"] for section in saved["sections"]] == ["boundary"]
     assert len(saved["sections"][0]["rows"][0]["numbers"]["seconds"]) == 2
+    assert Table.read(out.with_suffix(".json")).to_markdown() == out.read_text()
 
 
 @pytest.mark.parametrize(

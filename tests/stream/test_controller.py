@@ -125,3 +125,29 @@ def test_experts_answer_every_question(tiny):
     with pytest.raises(larc.LarcError, match="give one for each"):
         controller.ask([item(0)], {"oracle": [np.ones(3) / 3]}, contexts=("a", "b"))
     assert not controller.session.pending
+
+
+def test_questions_without_labels_are_dropped_and_change_nothing(tiny):
+    """What is asked after a dropped question is answered as if that had never been asked."""
+    plain, dropping = controller_on(tiny), controller_on(tiny)
+    run(plain, range(4))
+    run(dropping, range(2))
+    dropping.ask([item(90), item(91)])
+    dropping.drop(["090", "091"])
+    run(dropping, range(2, 4))
+    one, other = (controller.ask([item(50)])[0].forecast for controller in (plain, dropping))
+    assert one == other
+    assert dropping.session.pending.keys() == {"050"}
+    assert dropping.forecaster.pending == ("050",)
+    with pytest.raises(larc.LarcError, match="nothing awaits it"):
+        dropping.drop(["090"])
+
+
+def test_a_question_is_awaited_once(tiny):
+    controller = controller_on(tiny)
+    controller.ask([item(1)])
+    for again in ([item(1)], [item(2), item(2)]):
+        with pytest.raises(larc.LarcError, match="asked already"):
+            controller.ask(again)
+    assert controller.session.pending.keys() == {"001"}
+    assert controller.forecaster.pending == ("001",)
