@@ -25,6 +25,16 @@ def ledger(run: Run) -> list[dict[str, Any]]:
     ]
 
 
+def milliseconds(run: Run, units: str, operation: str) -> int:
+    """Return the time that units whose names begin alike took for one operation."""
+    found = _files(run, "cost.json").items()
+    return sum(
+        int(cost["milliseconds"].get(operation, 0))
+        for unit, cost in found
+        if unit.startswith(units)
+    )
+
+
 def cost_tables(run: Run) -> list[Table]:
     """Return the ledger and the measured cost of a run; nothing where it has neither."""
     rows = ledger(run)

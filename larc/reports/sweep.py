@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from larc.reports import cost
-from larc.reports.charts import Figure, Rows, Value
+from larc.reports.charts import Figure, Line, Lines, Rows, Value
 from larc.reports.episodic import Contrast, EpisodicResults, load_results
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
@@ -39,6 +39,7 @@ def report(sweep: Run) -> Report:
     varied = sweep.settings["varied"]
     rows: list[list[Cell]] = []
     gains: list[Value] = []
+    spent: dict[str, list[tuple[float, float, str]]] = {}
     best: tuple[float, str, Contrast] | None = None
     for values, run in variations(sweep):
         results = load_results(run)
@@ -59,10 +60,14 @@ def report(sweep: Run) -> Report:
                     binding.mean,
                     f"[{binding.lower:.2f}, {binding.upper:.2f}]",
                     sum(done),
+                    _feedback_time(run, arm, results),
                 ]
             )
             series = arm.capitalize()
             gains.append(Value(chosen, gain.mean, gain.lower, gain.upper, series=series))
+            spent.setdefault(series, []).append(
+                (_feedback_time(run, arm, results), keep, ", ".join(values))
+            )
             if best is None or keep < best[0]:
                 best = (keep, f"{chosen}, {arm} start", gain)
     assert best is not None  # a sweep has a combination, and that has an arm
@@ -70,24 +75,55 @@ def report(sweep: Run) -> Report:
     table = Table(
         "sweep",
         "Expected query error in %, gains in percentage points with 99 % intervals over groups, "
-        "and the positions that the whole run put through layers.",
-        (*varied, "Arm", "Keep", "Reset", "G", "G interval", "D", "D interval", "Positions"),
+        "positions that the whole run put through layers, and the milliseconds that feedback took "
+        "for one episode, of one machine on one day.",
+        (
+            *varied,
+            *("Arm", "Keep", "Reset", "G", "G interval", "D", "D interval", "Positions", "ms"),
+        ),
         rows,
     )
     label = "G (percentage points), 99 % interval"
     chart = Rows("Gain from keeping", label, gains, digits=1, reference=0.0, signed=True)
+    by_time = Lines(
+        "Error against time",
+        "Milliseconds of feedback for an episode",
+        "Error after feedback (%)",
+        [
+            Line(series, [x for x, _, _ in one], [y for _, y, _ in one], note=names)
+            for series, found in spent.items()
+            for one in [sorted(found)]
+            for names in [" → ".join(name for _, _, name in one)]
+        ],
+        digits=1,
+        points=True,
+        log_x=True,
+    )
     return Report(
         f"A sweep of the {sweep.settings['study']} study",
         f"How does what feedback teaches depend on {' and '.join(varied)}?",
         f"The lowest error after feedback, {error:.2f} %, was with {name}: a gain of "
         f"{gain.mean:.2f} points over reset (99 % interval {gain.lower:.2f} to {gain.upper:.2f}).",
         [table],
-        [Figure("gains", "What keeping was worth, for each combination and arm.", [chart])],
+        [
+            Figure("gains", "What keeping was worth, for each combination and arm.", [chart]),
+            Figure(
+                "cost",
+                f"What it took: combinations of {' and '.join(varied)} by time.",
+                [by_time],
+            ),
+        ],
         notes=[
             "The combination was chosen after looking at all of them, so its own figure is a "
             "little too good; the final evaluation of its run is not."
         ],
     )
+
+
+def _feedback_time(run: Run, arm: str, results: EpisodicResults) -> float:
+    """Return the milliseconds of one episode's feedback; real and sham are both in the measure."""
+    episodes = 2 * len(results.names) * len(results.seeds)
+    return cost.milliseconds(run, f"predict-{arm}-", "support") / episodes
 
 
 def _error(results: EpisodicResults, arm: str, cell: str) -> float:
