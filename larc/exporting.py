@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -54,6 +54,7 @@ class Residual:
     factors: Factors
     boundary: int
     substrate: str
+    acts_on: str = ""
 
 
 def export_state(
@@ -105,7 +106,7 @@ def export_state(
 def residual_of(state: SlowState | Episode | str | Path) -> Residual:
     """Return the residual of a state, or of a file or directory that holds one."""
     if isinstance(state, Episode):
-        return Residual(state.factors, state.slow.boundary, state.slow.substrate)
+        state = replace(state.slow, factors=state.factors)
     if not isinstance(state, SlowState):
         path = Path(state)
         if _says_episode(path):
@@ -114,7 +115,7 @@ def residual_of(state: SlowState | Episode | str | Path) -> Residual:
                 factors = Factors(tensors["A"], tensors["B"])
                 return Residual(factors, int(facts["boundary"]), str(facts["substrate"]))
         state = read_slow(path)
-    return Residual(state.factors, state.boundary, state.substrate)
+    return Residual(state.factors, state.boundary, state.substrate, state.acts_on)
 
 
 def _says_episode(path: Path) -> bool:
@@ -127,10 +128,10 @@ def _says_episode(path: Path) -> bool:
 
 
 def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
-    if substrate.acts_on:
+    weight = residual.acts_on or substrate.acts_on
+    if weight:
         raise LarcError(
-            f"states of this substrate act on {substrate.acts_on}; only one on the residual stream "
-            "can be exported."
+            f"this state acts on {weight}; only one on the residual stream can be exported."
         )
     if residual.boundary > 0:
         raise LarcError(
@@ -177,7 +178,7 @@ def _write_peft(substrate: Substrate, residual: Residual, place: Path) -> Any:
     }
     kept = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
     save_file(kept, place / "adapter_model.safetensors", metadata={"format": "pt"})
-    lineage = {"substrate": asdict(substrate.identity), "residual": {"rank": factors.rank}}
+    lineage = {"substrate": substrate.identity.parts, "residual": {"rank": factors.rank}}
     (place / LINEAGE_FILE).write_text(json.dumps(lineage, indent=1) + "\n", encoding="utf-8")
     with warnings.catch_warnings():
         # PEFT warns that a tied head is not adapted; that it is not is what is wanted.

@@ -19,13 +19,22 @@ S = TypeVar("S")
 _TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def setting(default: Any, help: str, *, free: bool = False, least: int | None = None) -> Any:
+def setting(
+    default: Any,
+    help: str,
+    *,
+    free: bool = False,
+    later: bool = False,
+    least: int | None = None,
+) -> Any:
     """Declare a field of a settings dataclass: its default, and the sentence shown for it.
 
-    A ``free`` one changes no result, and may change while a run goes on. A number, and each of
-    several, is refused below ``least``.
+    A ``free`` one changes no result, and may change while a run goes on. A ``later`` one came when
+    there were runs already: a run is known by it only where it is not the default, so that older
+    runs are still theirs. A number, and each of several, is refused below ``least``.
     """
-    return field(default=default, metadata={"help": help, "free": free, "least": least})
+    metadata = {"help": help, "free": free, "later": later, "least": least}
+    return field(default=default, metadata=metadata)
 
 
 def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
@@ -162,8 +171,13 @@ def as_values(settings: Any) -> dict[str, Any]:
 
 def decisive(settings: Any) -> dict[str, Any]:
     """Return the settings that decide a result, as plain values: what a run is known by."""
-    free = {item.name for item in fields(settings) if item.metadata.get("free")}
-    return {name: value for name, value in as_values(settings).items() if name not in free}
+    left_out = {
+        item.name
+        for item in fields(settings)
+        if item.metadata.get("free")
+        or (item.metadata.get("later") and getattr(settings, item.name) == item.default)
+    }
+    return {name: value for name, value in as_values(settings).items() if name not in left_out}
 
 
 def add_options(parser: argparse._ActionsContainer, cls: type[Any]) -> None:

@@ -25,8 +25,8 @@ tags:
 
 # A slow state of LARC
 
-Starting factors of a low-rank residual in a frozen language model: rank {rank}, width {width},
-before layer {boundary} (0: the input), after {version} slow updates, seed {seed}. It belongs to the
+Starting factors of a low-rank {what} in a frozen language model: rank {rank}, width {width},
+{where}, after {version} slow updates, seed {seed}. It belongs to the
 substrate `{substrate}` and is refused on any other.
 
 ```python
@@ -54,6 +54,8 @@ class SlowState:
         The seed its first factors were drawn from.
     origin : Factors
         Those first factors.
+    acts_on : str
+        The weight of the layer at the boundary that it corrects; empty for the residual stream.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class SlowState:
     substrate: str
     seed: int
     origin: Factors
+    acts_on: str = ""
 
     @staticmethod
     def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
@@ -76,7 +79,15 @@ class SlowState:
         substrate.check_boundary(boundary)
         width = substrate.width_at(boundary)
         factors = initial_factors(width, rank, seed).to(substrate.device)
-        return SlowState(factors, 0, boundary, substrate.identity.digest, int(seed), factors.copy())
+        return SlowState(
+            factors,
+            0,
+            boundary,
+            substrate.identity.digest,
+            int(seed),
+            factors.copy(),
+            substrate.acts_on,
+        )
 
     def advanced(self, factors: Factors) -> SlowState:
         """Return the next version, with its own copy of the factors."""
@@ -106,6 +117,7 @@ class SlowState:
             "boundary": self.boundary,
             "substrate": self.substrate,
             "seed": self.seed,
+            **self._special,
         }
         return pack_state(SLOW_FILE, tensors, facts)
 
@@ -132,7 +144,28 @@ class SlowState:
                 str(facts["substrate"]),
                 int(facts["seed"]),
                 origin,
+                str(facts.get("acts_on", "")),
             )
+
+    @property
+    def _special(self) -> dict[str, str]:
+        # Named only where there is one: files from before it are still the same files.
+        return {"acts_on": self.acts_on} if self.acts_on else {}
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What it is and where, in words.
+
+        Examples
+        --------
+        >>> from larc.substrate import load_substrate
+        >>> SlowState.initial(load_substrate("tiny"), seed=1, boundary=2).place
+        ('residual, `h + B A h`', 'before layer 2')
+        """
+        if self.acts_on:
+            return f"correction of `{self.acts_on}`, `W + B A`", f"in layer {self.boundary}"
+        where = f"before layer {self.boundary}" if self.boundary else "at the input embeddings"
+        return "residual, `h + B A h`", where
 
     @property
     def about(self) -> dict[str, str | int]:
@@ -145,6 +178,7 @@ class SlowState:
             "substrate": self.substrate,
             "version": self.version,
             "width": self.factors.width,
+            **self._special,
         }
 
     def save_pretrained(self, directory: str | Path) -> None:
@@ -164,7 +198,9 @@ class SlowState:
         """
         with whole_directory(directory) as place:
             write_layout(place, [(self.about, self.to_bytes())])
-            write_whole(place / "README.md", _CARD.format(**self.about).encode())
+            what, where = self.place
+            card = _CARD.format(**self.about, what=what, where=where)
+            write_whole(place / "README.md", card.encode())
 
     @staticmethod
     def from_pretrained(
@@ -202,6 +238,12 @@ class SlowState:
 
     def check_fits(self, substrate: Substrate) -> None:
         """Refuse a substrate that this state was not made on."""
+        if self.acts_on != substrate.acts_on:
+            raise LarcError(
+                f"the state acts on {self.acts_on or 'the residual stream'} and states of "
+                f"{substrate.name} on {substrate.acts_on or 'the residual stream'}; "
+                "use a state made on this substrate."
+            )
         width = substrate.width_at(self.boundary)
         if self.factors.width != width:
             raise LarcError(

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import larc
+from larc.cli import main
 from larc.interventions import predict
 from larc.residual import Factors
 from larc.scoring import ask, energies
@@ -112,7 +113,53 @@ def test_a_state_of_a_weight_fits_nowhere_else(corrected, tmp_path):
 
 
 def test_what_cannot_be_acted_on_is_refused():
+    substrate = larc.load_substrate("tiny", acts_on="mlp.up_proj")
     with pytest.raises(larc.LarcError, match=r"no weight 'mlp\.up_proj'.*self_attn\.q_proj"):
-        larc.load_substrate("tiny", acts_on="mlp.up_proj")
-    with pytest.raises(larc.LarcError, match="leave out checkpointing"):
-        larc.load_substrate("tiny", acts_on="self_attn.o_proj", checkpointing=True)
+        larc.SlowState.initial(substrate, seed=1, boundary=2)
+
+
+def gradient(substrate, layout="packed"):
+    questions = [ask(substrate, prompt, CANDIDATES) for prompt in PROMPTS]
+    leaf = Factors.stack([random_factors(substrate, seed) for seed in range(3)]).leaf()
+    scores = energies(substrate, questions, leaf, 2, layout=layout)
+    return torch.autograd.grad(torch.cat(scores).square().sum(), (leaf.A, leaf.B))
+
+
+@pytest.mark.parametrize("other", ["checkpointing", "plain"])
+def test_gradients_do_not_depend_on_how_they_are_computed(corrected, other):
+    substrate = corrected
+    if other == "checkpointing":
+        substrate = larc.load_substrate("tiny", acts_on=corrected.acts_on, checkpointing=True)
+    found = gradient(substrate, "plain" if other == "plain" else "packed")
+    for one, expected in zip(found, gradient(corrected), strict=True):
+        assert torch.allclose(one, expected, atol=1e-4 * float(expected.abs().max()))
+
+
+def test_a_state_given_away_says_what_it_acts_on(corrected, tmp_path):
+    slow = larc.SlowState.initial(corrected, seed=1, boundary=2)
+    slow.save_pretrained(tmp_path / "state")
+    card = (tmp_path / "state" / "README.md").read_text()
+    assert f"correction of `{corrected.acts_on}`" in card
+    assert "in layer 2" in card
+    again = larc.SlowState.from_pretrained(tmp_path / "state", substrate=corrected)
+    assert (again.acts_on, again.digest) == (corrected.acts_on, slow.digest)
+    with pytest.raises(larc.LarcError, match=f"acts on {corrected.acts_on}"):
+        larc.SlowState.from_pretrained(tmp_path / "state", substrate=larc.load_substrate("tiny"))
+
+
+def test_studies_compare_it_and_package_it(tmp_path):
+    out, acts_on = tmp_path / "run", ["--acts-on", "self_attn.o_proj"]
+    small = ["--preset", "smoke", "--seeds", "2026092811", *acts_on]
+    groups = ["--updates", "2", "--training-groups", "1", "--development-groups", "1"]
+    assert main(["study", "programs", *small, *groups, "--out", str(out)]) == 0
+    assert main(["verify", str(out)]) == 0
+    package = ["--objective", "adapted", "--out", str(tmp_path / "package")]
+    assert main(["package", str(out), *package]) == 0
+    card = (tmp_path / "package" / "README.md").read_text()
+    assert "correction of `self_attn.o_proj`, `W + B A`, in the frozen model" in card
+    assert 'acts_on="self_attn.o_proj")' in card
+    ci = ["--train", "6", "--audit", "6", "--batch", "2", "--out", str(tmp_path / "ci")]
+    assert main(["study", "ci", *small, *ci]) == 0
+    state = str(out / "units" / "train-adapted-2026092811" / "slow.safetensors")
+    exporting = ["--to", "merged", "--substrate", "tiny", "--out", str(tmp_path / "out")]
+    assert main(["export", state, *exporting]) == 1

@@ -97,7 +97,6 @@ def report(sweep: Run) -> Report:
         ],
         digits=1,
         points=True,
-        log_x=True,
     )
     return Report(
         f"A sweep of the {sweep.settings['study']} study",

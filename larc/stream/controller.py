@@ -20,7 +20,7 @@ from larc.errors import LarcError
 from larc.learner import Update
 from larc.stored import load_state, whole
 from larc.stream.bounds import Bound
-from larc.stream.forecaster import Forecast, Forecaster, ForecasterSettings
+from larc.stream.forecaster import Forecast, Forecaster, ForecasterSettings, check_probabilities
 from larc.stream.items import Item
 from larc.stream.naps import Naps
 from larc.stream.session import SESSION_FILE, SESSION_UPGRADES, Session
@@ -109,6 +109,9 @@ class Controller:
             )
         if contexts and len(contexts) != len(items):
             raise LarcError("there is a context for some questions only; give one for each.")
+        for place, item in enumerate(items):
+            if said:  # refused before anything is asked
+                check_probabilities([own[place] for own in said.values()], len(item.candidates))
         answers = {**self.session.ask(items, only=self.awake), **said}
         made = []
         for place, item in enumerate(items):
@@ -125,9 +128,9 @@ class Controller:
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come, such as cancelled jobs."""
-        names = list(names)
+        names = set(names)
         self.session.drop(names)
-        self.forecaster.drop(names)
+        self.forecaster.drop(names & set(self.forecaster.pending))  # held history is not there
 
     def bound(self) -> Bound:
         """Return the most by which the controller's loss so far can exceed any predictor's."""

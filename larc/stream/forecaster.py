@@ -13,7 +13,7 @@ weights and predictions into one prediction; `larc.stream.naps` says who is wort
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -224,13 +224,12 @@ class Forecaster:
         if batch:
             self.trust.settle(self.components.general())
 
-    def drop(self, names: Iterable[str]) -> None:
+    def drop(self, names: Collection[str]) -> None:
         """Forget questions whose labels will never come: they cost no loss and teach nothing."""
-        dropped = list(dict.fromkeys(names))
-        for name in dropped:
+        for name in names:
             if name not in self._pending:
                 raise LarcError(f"{name!r} is to be dropped, but nothing awaits it.")
-        for name in dropped:
+        for name in set(names):
             self.chains.free(self._pending.pop(name).chain)
 
     def _learn(self, asked: Outstanding, label: int) -> None:
@@ -334,6 +333,23 @@ class Forecaster:
             answered[here] = 1.0
             group = self._groups[who] = _Group(answered, np.array(here), np.array(absent, int))
         return group
+
+
+def check_probabilities(rows: Any, outcomes: int) -> None:
+    """Refuse rows that are no probabilities of so many outcomes.
+
+    Examples
+    --------
+    >>> check_probabilities([[0.5, 0.5]], 3)
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: probabilities of 2 outcomes were given; there are 3.
+    """
+    given = _probabilities(rows)
+    if given.shape[1] != outcomes:
+        raise LarcError(
+            f"probabilities of {given.shape[1]} outcomes were given; there are {outcomes}."
+        )
 
 
 def _probabilities(rows: Any) -> Floats:

@@ -163,11 +163,11 @@ class Session:
         self.events += 1
 
     def _put(self, items: Sequence[Item]) -> dict[str, dict[str, str]]:
-        names = [item.name for item in items]
-        for place, name in enumerate(names):
-            if name in self.pending or name in names[:place]:
-                raise LarcError(f"{name!r} is asked already; name each question differently.")
-        put = {item.name: dict(self.room.prompts(item)) for item in items}
+        put: dict[str, dict[str, str]] = {}
+        for item in items:
+            if item.name in self.pending or item.name in put:
+                raise LarcError(f"{item.name!r} is asked already; name each question differently.")
+            put[item.name] = dict(self.room.prompts(item))
         self._check_room_for(put)
         return put
 

@@ -50,17 +50,12 @@ def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: E
     """Do whatever a run still lacks, in the order of evidence."""
     display = Display()
     trainings = [
-        Work(
-            f"train-{arm}-{seed}",
-            settings,
-            arm,
-            seed,
-            tasks.training,
-            slow=_earlier(settings, arm, seed),
-        )
+        Work(f"train-{arm}-{seed}", settings, arm, seed, tasks.training)
         for arm in settings.objectives
         for seed in settings.seeds
     ]
+    if settings.start and not all(run.is_done(work.name) for work in trainings):
+        trainings = _from_earlier(run, trainings, settings)
     do_all(run, trainings, perform, execution, display)
     run.record("training finished", {"slow": hashes(run, trainings, "slow.safetensors")})
     predictions = [
@@ -111,20 +106,36 @@ def open_queries(run: Run, tasks: TaskSet, unit: str) -> None:
     run.record(f"{unit} written", {"queries": sha256(run.unit_file(unit, "queries.parquet"))})
 
 
-def _earlier(settings: EpisodicSettings, arm: str, seed: int) -> bytes:
-    """Return the state that a training goes on from, refusing one of another kind."""
-    if not settings.start:
-        return b""
-    unit = f"train-{arm}-{seed}"
-    content = Run(settings.start).unit_file(unit, "slow.safetensors")
-    slow = SlowState.from_bytes(content, f"{unit} of {settings.start}")
-    own, its = (settings.boundary, settings.rank), (slow.boundary, slow.factors.rank)
-    if own != its:
-        raise LarcError(
-            f"the states of {settings.start} are at boundary {its[0]} with rank {its[1]}; "
-            f"give --boundary {its[0]} --rank {its[1]}."
-        )
-    return content
+def _from_earlier(run: Run, trainings: Sequence[Work], settings: EpisodicSettings) -> list[Work]:
+    """Give trainings the states they start from, and keep on record which those were."""
+    earlier = Run(settings.start)
+    if not (earlier.path / "manifest.json").exists():
+        raise LarcError(f"{settings.start} is not a finished run; finish it first.")
+    found = []
+    for work in trainings:
+        if not earlier.is_done(work.name):
+            raise LarcError(
+                f"{settings.start} has no state of the {work.arm} objective with seed {work.seed}; "
+                "name a run that has, or other --objectives or --seeds."
+            )
+        content = earlier.unit_file(work.name, "slow.safetensors")
+        slow = SlowState.from_bytes(content, f"{work.name} of {settings.start}")
+        own, its = (settings.boundary, settings.rank), (slow.boundary, slow.factors.rank)
+        if own != its:
+            raise LarcError(
+                f"the states of {settings.start} are at boundary {its[0]} with rank {its[1]}; "
+                f"give --boundary {its[0]} --rank {its[1]}."
+            )
+        found.append(replace(work, slow=content))
+    starts = {work.name: sha256(work.slow) for work in found}
+    for event in run.evidence():
+        if event["event"] == "starts read" and event["slow"] != starts:
+            raise LarcError(
+                f"the states of {settings.start} are not those that this run began with; bring "
+                "them back, or choose another --out."
+            )
+    run.record("starts read", {"slow": starts})
+    return found
 
 
 def _with_start(run: Run, work: Work) -> Work:

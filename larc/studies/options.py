@@ -27,7 +27,7 @@ class ModelSettings:
     threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.", least=1)
     boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.", least=0)
     acts_on: str = setting(
-        "", "A square weight there to correct instead, such as self_attn.o_proj."
+        "", "A square weight of that layer to act on instead: self_attn.o_proj.", later=True
     )
     rank: int = setting(4, "The rank of the residual.", least=1)
     rule: str = setting("sgd:0.1", "The update rule of a fast state.")
@@ -59,7 +59,9 @@ class EpisodicSettings(ModelSettings):
     untrained: bool = setting(True, "Whether the untrained start is a further arm.")
     updates: int = setting(256, "Outer updates of each training.", least=0)
     start: str = setting(
-        "", "A finished run whose states training goes on from; with --updates 0, as they are."
+        "",
+        "A finished run whose states training starts from; --updates 0 takes them as they are.",
+        later=True,
     )
     batch: int = setting(2, "Episodes in an outer update.", least=1)
     resamples: int = setting(10_000, "Bootstrap resamples of groups.", least=1)

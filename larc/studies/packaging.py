@@ -158,13 +158,12 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
     acts_on = run.settings.get("acts_on", "")
     use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter"' if adapter else "")
     use += f', acts_on="{acts_on}")' if acts_on else ")"
-    what = f"correction of `{acts_on}`, `W + B A`," if acts_on else "residual, `h + B A h`,"
+    what, where = first.place
     parts = [
         *("---", *front, "---", ""),
         *(f"# Slow states of LARC for {base or substrate}", ""),
-        f"Starting factors of a low-rank {what} in the frozen model: rank "
-        f"{first.factors.rank}, before layer {first.boundary} (0: the input), trained {trained}"
-        f"one state for each of {len(states)} seeds.",
+        f"Starting factors of a low-rank {what}, in the frozen model: rank {first.factors.rank}, "
+        f"{where}, trained {trained}one state for each of {len(states)} seeds.",
         *("", "```python", "import larc", "", 'place = "this directory, or its hub id"'),
         f"substrate = larc.{use}",
         f"slow = larc.SlowState.from_pretrained(place, seed={first.seed}, substrate=substrate)",
@@ -209,7 +208,8 @@ def _identities(run: Run) -> list[tuple[str, str]]:
             if isinstance(one, str) and one:
                 rows.append((name, one))
             elif isinstance(one, Mapping):
-                rows += [(f"{name}: {part}", digest) for part, digest in sorted(one.items())]
+                hashed = {part: digest for part, digest in one.items() if part != "acts_on"}
+                rows += [(f"{name}: {part}", digest) for part, digest in sorted(hashed.items())]
     return [(name, f"`{digest}`") for name, digest in rows]
 
 

@@ -21,7 +21,9 @@ class ProgramSettings(EpisodicSettings):
     training_groups: int = setting(16, "Training groups of each family, of 16.", least=1)
     development_groups: int = setting(8, "Development groups of each family, of 8.", least=1)
     held_out: Literal["development", "preflight"] = setting(
-        "development", "Groups to predict; preflight (2 of each family) is for choosing settings."
+        "development",
+        "Groups to predict; preflight (2 of each family) is for choosing settings.",
+        later=True,
     )
 
 

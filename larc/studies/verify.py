@@ -14,6 +14,7 @@ from larc.studies.runs import Run, read_file, read_json, sha256
 REPLAYS = ("ci", "stream", "prefix", "controller")
 ORDER = (
     "questions read",
+    "starts read",
     "training finished",
     "replay read",
     "replay repeated",

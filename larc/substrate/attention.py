@@ -15,6 +15,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 _NAME = "larc_shared_keys"
+# Whose attention was read, and gives the attention function nothing but what it handles here. Some
+# others build a sparse mask, or not, by the name of the function.
+_READ = ("llama", "mistral", "qwen2", "qwen3")
 
 
 def shared_keys_attention(
@@ -53,6 +56,6 @@ AttentionMaskInterface.register(_NAME, sdpa_mask)
 
 
 def share_keys(model: PreTrainedModel) -> None:
-    """Let a model that uses torch's attention by default use it with shared keys."""
-    if model.config._attn_implementation == "sdpa":
+    """Let a model of a kind that is known use torch's attention with shared keys."""
+    if model.config.model_type in _READ and model.config._attn_implementation == "sdpa":
         model.set_attn_implementation(_NAME)

@@ -68,10 +68,6 @@ class Substrate:
             )
         if chunk_positions < 1 or cache_bytes < 0:
             raise LarcError("chunk_positions must be 1 or more, and cache_bytes 0 or more.")
-        if acts_on and checkpointing:
-            raise LarcError("a state in a weight cannot be recomputed; leave out checkpointing.")
-        if acts_on:
-            views.square_weight(model, 0, acts_on)
         self.name = name
         self.model = model.requires_grad_(False).eval()
         self.tokenizer = tokenizer
@@ -96,7 +92,7 @@ class Substrate:
 
     @cached_property
     def identity(self) -> Identity:
-        """Hashes of weights, config, tokenizer and adapter."""
+        """Hashes of weights, config, tokenizer and adapter, and what states act on."""
         return replace(identify(self.model, self.tokenizer), acts_on=self.acts_on)
 
     @property
@@ -152,6 +148,8 @@ class Substrate:
                 f"boundary {boundary} was asked for; {self.name} has boundaries 0 (the input "
                 f"embeddings) to {self.layers - 1} (before the last layer)."
             )
+        if self.acts_on:
+            views.square_weight(self.model, boundary, self.acts_on)
         if boundary > 0 and boundary not in self._below:
             with self._own_work():
                 views.check_boundary(self.model, boundary)

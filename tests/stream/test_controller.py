@@ -140,7 +140,20 @@ def test_questions_without_labels_are_dropped_and_change_nothing(tiny):
     assert dropping.session.pending.keys() == {"050"}
     assert dropping.forecaster.pending == ("050",)
     with pytest.raises(larc.LarcError, match="nothing awaits it"):
-        dropping.drop(["090"])
+        dropping.drop(["050", "090"])
+    dropping.session.hold([item(60)])  # history, which the forecaster never saw
+    dropping.drop(["050", "060"])
+    assert not dropping.session.pending
+    assert not dropping.forecaster.pending
+
+
+@pytest.mark.parametrize("wrong", [[0.5, 0.6, 0.1], [0.5, 0.5]])
+def test_an_expert_that_is_wrong_is_refused_before_anything_is_asked(tiny, wrong):
+    controller = controller_on(tiny, experts=("one",))
+    with pytest.raises(larc.LarcError, match=r"probabilities|sum"):
+        controller.ask([item(1), item(2)], {"one": [np.array([0.2, 0.3, 0.5]), np.array(wrong)]})
+    assert not controller.session.pending
+    assert not controller.forecaster.pending
 
 
 def test_a_question_is_awaited_once(tiny):

@@ -1,4 +1,6 @@
-"""Program studies that go on from another's states, and ones that choose settings."""
+"""Program studies that start from another's states, and ones that choose settings."""
+
+import shutil
 
 import pytest
 
@@ -40,18 +42,56 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     assert main(["verify", str(other)]) == 0
 
 
-def test_training_goes_on_from_them(trained, tmp_path):
+def test_which_states_it_started_from_is_on_record(trained, tmp_path, capsys):
+    """Another run at the same place, halfway through, is noticed; gone at the end, it is not."""
+    start, out = tmp_path / "start", tmp_path / "run"
+    shutil.copytree(trained, start)
+    assert study(out, "--start", start, "--updates", 1) == 0
+    (event,) = [one for one in Run(out).evidence() if one["event"] == "starts read"]
+    assert set(event["slow"]) == {"train-static-2026092811", "train-adapted-2026092811"}
+    shutil.rmtree(start)
+    assert study(out, "--start", start, "--updates", 1) == 0
+    shutil.rmtree(out / "units" / "train-adapted-2026092811")
+    assert study(start, "--updates", 3) == 0
+    assert study(out, "--start", start, "--updates", 1) == 1
+    assert "not those that this run began with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--boundary", "1"], "give --boundary 0 --rank 4"),
+        (["--objectives", "exact"], "no state of the exact objective"),
+        (["--seeds", "7"], "with seed 7"),
+    ],
+)
+def test_states_that_are_not_there_are_refused_before_anything_is_made(
+    trained, tmp_path, capsys, options, says
+):
+    out = tmp_path / "other"
+    assert study(out, "--start", trained, *options) == 1
+    assert says in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_run_from_before_these_settings_is_still_itself(trained, tmp_path):
+    """They are in a run's configuration only where they are set, so older runs can be gone on."""
+    settings = Run(trained).settings
+    assert not {"acts_on", "start", "held_out"} & set(settings)
+    assert study(trained, "--updates", 2) == 0
+
+
+def test_a_sweep_over_no_steps_at_all_has_its_report(tmp_path):
+    out = tmp_path / "sweep"
+    assert study(out, "--updates", 0, "--sweep", "inner-steps=0,1") == 0
+    assert (out / "report.html").exists()
+
+
+def test_training_starts_from_them(trained, tmp_path):
     out = tmp_path / "more"
     assert study(out, "--start", trained, "--updates", 1) == 0
     content = Run(out).unit_file("train-adapted-2026092811", "slow.safetensors")
     assert larc.SlowState.from_bytes(content).version == 3
-
-
-def test_states_of_another_kind_are_refused_before_anything_is_made(trained, tmp_path, capsys):
-    out = tmp_path / "other"
-    assert study(out, "--start", trained, "--boundary", 1) == 1
-    assert "give --boundary 0 --rank 4" in capsys.readouterr().err
-    assert not out.exists()
 
 
 def test_settings_are_chosen_on_preflight_groups(tmp_path):
