@@ -212,10 +212,11 @@ def test_pages_open_from_the_disk_and_fit_a_phone(opened, site, name):
 def test_search_works_without_a_server(opened, site):
     page = opened(site / "index.html")
     found = page.locator(".md-search-result__link").first
+    box = page.locator(".md-search__input")
     for patience in range(12):
-        # What is typed before the page listens is not heard: a person would type it again.
-        page.locator(".md-search__input").fill("")
-        page.locator(".md-search__input").fill("gauge")
+        # The page listens to keys; what is typed before it does is not heard, and typed again.
+        box.fill("")
+        box.press_sequentially("gauge")
         with suppress(Late):
             found.wait_for(timeout=2_000 * (patience + 1))
             break
