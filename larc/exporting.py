@@ -141,8 +141,8 @@ def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
     if residual.substrate != substrate.identity.digest:
         raise LarcError(
             f"the state belongs to substrate {residual.substrate[:12]}… and {substrate.name} is "
-            f"{substrate.identity.digest[:12]}…; name the model, adapter and precision it was made "
-            "on."
+            f"{substrate.identity.digest[:12]}…; name the model (--substrate), adapter and "
+            "precision it was made on."
         )
     if to == "peft" and substrate.identity.adapter:
         raise LarcError(

@@ -22,7 +22,12 @@ def add(commands: Commands) -> None:
         named = "PRESET" if chosen.presets else "NAME OF THE RUN"
         one.set_defaults(study=kind)
         if chosen.presets:
-            one.add_argument("--preset", choices=list(chosen.presets), default="quick")
+            one.add_argument(
+                "--preset",
+                choices=list(chosen.presets),
+                default="quick",
+                help="where settings start from [quick]; the values below are the paper's",
+            )
         one.add_argument("--config", metavar="FILE", help="settings from a YAML file")
         one.add_argument("--out", metavar="DIR", help=f"the run's directory [runs/{kind}-{named}]")
         one.add_argument(

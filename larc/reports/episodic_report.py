@@ -21,8 +21,8 @@ QUESTION = (
 NOTES = (
     "Keep reads the query with the state that learned from feedback; reset restores the trained "
     "start just before. G is the error at reset minus the error kept.",
-    "Sham feedback ties the same losses to the wrong candidates. D is the gain from real feedback "
-    "minus the gain from sham: what is owed to what the feedback said.",
+    "Sham feedback deals the same losses to the candidates at random. D is the gain from real "
+    "feedback minus the gain from sham: what is owed to what the feedback said.",
 )
 WINDOW = 8
 

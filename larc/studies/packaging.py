@@ -29,6 +29,7 @@ import larc
 from larc.errors import LarcError
 from larc.files import make_directory, whole_directory, write_whole
 from larc.pretrained import write_layout
+from larc.rules import parse_rule
 from larc.state import SlowState
 from larc.studies import ci_queue, own_tasks, programs, stream_queue
 from larc.studies.catalog import command_of
@@ -159,6 +160,7 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
     use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter"' if adapter else "")
     use += f', acts_on="{acts_on}")' if acts_on else ")"
     what, where = first.place
+    rule = parse_rule(run.settings["rule"])
     parts = [
         *("---", *front, "---", ""),
         *(f"# Slow states of LARC for {base or substrate}", ""),
@@ -167,7 +169,7 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
         *("", "```python", "import larc", "", 'place = "this directory, or its hub id"'),
         f"substrate = larc.{use}",
         f"slow = larc.SlowState.from_pretrained(place, seed={first.seed}, substrate=substrate)",
-        *("learner = larc.Learner(substrate, slow)", "```", ""),
+        *(f"learner = larc.Learner(substrate, slow, rule=larc.{rule!r})", "```", ""),
         "A state is refused on any model but the one it was trained in, by the hash of its weights,"
         " configuration, tokenizer and adapter.",
         *("", "## States", ""),
