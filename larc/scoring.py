@@ -287,7 +287,8 @@ class _Gather:
 
 def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
     """Return the log-probability of each place's tokens, ``[places, width]``."""
-    found: Tensor = _LogProbabilities.apply(logits, tokens)[0]  # type: ignore[no-untyped-call]
+    found: Tensor
+    found, _ = _LogProbabilities.apply(logits, tokens)  # type: ignore[no-untyped-call]  # by torch
     return found
 
 

@@ -3,8 +3,6 @@
 Tolerances: another order of sums in float32, 1e-4 of energies that are of order 1 to 10.
 """
 
-import copy
-
 import pytest
 import torch
 
@@ -106,7 +104,7 @@ def test_a_state_of_a_weight_fits_nowhere_else(corrected, tmp_path):
     slow = larc.SlowState.initial(corrected, seed=1, boundary=2)
     for other in ("", *(name for name in WEIGHTS if name != corrected.acts_on)):
         with pytest.raises(larc.LarcError, match="use a state made on this substrate"):
-            larc.Learner(larc.load_substrate("tiny", acts_on=other), copy.copy(slow))
+            larc.Learner(larc.load_substrate("tiny", acts_on=other), slow)
     at_input = larc.SlowState.initial(corrected, seed=1)
     with pytest.raises(larc.LarcError, match="only one on the residual stream"):
         larc.export_state(corrected, at_input, tmp_path / "out", to="merged")

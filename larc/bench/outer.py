@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from larc.residual import Factors, apply_residual
 from larc.scoring import Question, energies
 from larc.substrate import views
 from larc.tasks import Task
-from larc.training import Trainer, TrainingSettings
+from larc.training import OuterObjective, Trainer, TrainingSettings
 
 SECTION = Section(
     "outer",
@@ -37,9 +38,9 @@ Gradient = Callable[[], Factors]
 Scorer = Callable[[Factors], list[Tensor]]
 
 
-def ours(setting: Setting, objective: str = "adapted") -> Gradient:
+def ours(setting: Setting, objective: OuterObjective = "adapted") -> Gradient:
     """Return our own outer gradient."""
-    settings = TrainingSettings(objective, batch=2, inner_steps=INNER_STEPS)  # type: ignore[arg-type]
+    settings = TrainingSettings(objective, batch=2, inner_steps=INNER_STEPS)
     trainer = Trainer(setting.substrate, setting.slow, setting.pair, settings, setting.limits)
     return lambda: trainer.batch_gradient()[1]
 
@@ -90,8 +91,7 @@ def alternatives(setting: Setting) -> dict[str, Gradient | PeerMissing]:
         "plain": plain_scorer(setting, questions),
     }
     found: dict[str, Gradient | PeerMissing] = {
-        name: lambda score=score: adapted(score, start, tasks)  # type: ignore[misc]
-        for name, score in scorers.items()
+        name: partial(adapted, score, start, tasks) for name, score in scorers.items()
     }
     for name, make in (("peft", peft_gradient), ("higher", higher_gradient)):
         try:

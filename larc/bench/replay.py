@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -87,7 +88,7 @@ def _without_model(setting: Setting) -> list[Row]:
     for name, way in ways.items():
         try:
             losses[name] = float(np.mean(way(jobs)))
-            present[name] = lambda way=way: way(jobs)  # type: ignore[misc]
+            present[name] = partial(way, jobs)
         except PeerMissing as reason:
             missing[name] = str(reason)
     times = setting.alternate(present)

@@ -76,12 +76,6 @@ def alternate(
     >>> "".join(calls), len(times["a"].seconds)
     ('aabbbbaa', 2)
     """
-
-    def measured(run: Run) -> float:
-        start = clock()
-        run()
-        return clock() - start
-
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for repetition in range(repetitions):
         names = list(candidates)
@@ -89,7 +83,9 @@ def alternate(
             run, known = candidates[name], times[name]
             if not known or known[-1] <= settled:
                 run()
-            known.append(measured(run))
+            start = clock()
+            run()
+            known.append(clock() - start)
     return {name: Timed(tuple(seconds)) for name, seconds in times.items()}
 
 

@@ -44,6 +44,6 @@ def _tell_values(parser: argparse.ArgumentParser) -> None:
         elif action.metavar in _FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks
         elif action.metavar in _DIRECTORIES:
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # there too
         elif isinstance(action.metavar, str) and "|" in action.metavar:
             action.choices = action.metavar.split("|")

@@ -39,7 +39,7 @@ def report(sweep: Run) -> Report:
     varied = sweep.settings["varied"]
     rows: list[list[Cell]] = []
     gains: list[Value] = []
-    spent: dict[str, list[tuple[float, float, str]]] = {}
+    spent: dict[str, list[tuple[float, float, str]]] = {}  # time, error and name, by series
     best: tuple[float, str, Contrast] | None = None
     for values, run in variations(sweep):
         results = load_results(run)
@@ -49,6 +49,7 @@ def report(sweep: Run) -> Report:
         for arm in results.arms:
             gain, binding = named[f"{arm} G"], named[f"{arm} D"]
             keep, reset = (_error(results, arm, cell) for cell in ("real_keep", "real_reset"))
+            time = _feedback_time(run, arm, results)
             rows.append(
                 [
                     *values,
@@ -60,14 +61,12 @@ def report(sweep: Run) -> Report:
                     binding.mean,
                     f"[{binding.lower:.2f}, {binding.upper:.2f}]",
                     sum(done),
-                    _feedback_time(run, arm, results),
+                    time,
                 ]
             )
             series = arm.capitalize()
             gains.append(Value(chosen, gain.mean, gain.lower, gain.upper, series=series))
-            spent.setdefault(series, []).append(
-                (_feedback_time(run, arm, results), keep, ", ".join(values))
-            )
+            spent.setdefault(series, []).append((time, keep, ", ".join(values)))
             if best is None or keep < best[0]:
                 best = (keep, f"{chosen}, {arm} start", gain)
     assert best is not None  # a sweep has a combination, and that has an arm
@@ -89,12 +88,7 @@ def report(sweep: Run) -> Report:
         "Error against time",
         "Milliseconds of feedback for an episode",
         "Error after feedback (%)",
-        [
-            Line(series, [x for x, _, _ in one], [y for _, y, _ in one], note=names)
-            for series, found in spent.items()
-            for one in [sorted(found)]
-            for names in [" → ".join(name for _, _, name in one)]
-        ],
+        [_by_time(series, sorted(found)) for series, found in spent.items()],
         digits=1,
         points=True,
     )
@@ -123,6 +117,11 @@ def _feedback_time(run: Run, arm: str, results: EpisodicResults) -> float:
     """Return the milliseconds of one episode's feedback; real and sham are both in the measure."""
     episodes = 2 * len(results.names) * len(results.seeds)
     return cost.milliseconds(run, f"predict-{arm}-", "support") / episodes
+
+
+def _by_time(series: str, points: list[tuple[float, float, str]]) -> Line:
+    times, errors, names = zip(*points, strict=True)
+    return Line(series, times, errors, note=" → ".join(names))
 
 
 def _error(results: EpisodicResults, arm: str, cell: str) -> float:

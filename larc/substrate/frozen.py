@@ -86,6 +86,7 @@ class Substrate:
         self._above: dict[tuple[int, bool], Callable[..., Tensor]] = {}
         self._below: dict[int, Callable[..., Tensor]] = {}
         self._packs: dict[int, bool] = {}
+        self._checked: set[int] = set()
 
     def __repr__(self) -> str:
         return f"Substrate({self.name!r}, width={self.width}, layers={self.layers})"
@@ -142,7 +143,9 @@ class Substrate:
                 self.computing = outer
 
     def check_boundary(self, boundary: int) -> None:
-        """Refuse a boundary this model does not have."""
+        """Refuse a boundary this model does not have; one that was good is not tried again."""
+        if boundary in self._checked:
+            return
         if not 0 <= boundary < self.layers:
             raise LarcError(
                 f"boundary {boundary} was asked for; {self.name} has boundaries 0 (the input "
@@ -150,10 +153,11 @@ class Substrate:
             )
         if self.acts_on:
             views.square_weight(self.model, boundary, self.acts_on)
-        if boundary > 0 and boundary not in self._below:
+        if boundary > 0:
             with self._own_work():
                 views.check_boundary(self.model, boundary)
                 self._below[boundary] = views.below(self.model, boundary)
+        self._checked.add(boundary)
 
     def activations(self, rows: Sequence[Row], boundary: int) -> Tensor:
         """Return what enters the boundary, ``[rows, tokens, d]``, padded on the right.
