@@ -236,8 +236,12 @@ class Learner:
         for number, episode in enumerate(episodes):
             episode.factors = after.factors.at(number).copy()
             episode.step += 1
-        reached = [None] * len(episodes) if after.after is None else after.after.tolist()
-        return [Update(*one) for one in zip(after.losses.tolist(), moved, reached, strict=True)]
+        losses = after.losses.tolist()
+        reached: list[float | None] = [None] * len(episodes)
+        if after.after is not None:
+            reached = after.after.tolist()
+            self.substrate.ledger.check(losses, after.after.tolist())
+        return [Update(*one) for one in zip(losses, moved, reached, strict=True)]
 
     def resume(self, path: str | Path) -> Episode:
         """Return a saved episode where it stopped, refusing one bound to anything else."""

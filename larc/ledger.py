@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 KINDS = ("below", "mixer", "head", "backward")
+CHECKED, RAISED = "checked", "raised"
 
 
 @dataclass
@@ -25,6 +26,8 @@ class Entry:
 
 class Ledger:
     """Counts the work of a substrate: ``below`` and ``mixer`` forwards, ``head``, ``backward``.
+
+    Beside the work it counts steps on feedback whose loss was ``checked``, and ``raised``.
 
     Examples
     --------
@@ -49,6 +52,13 @@ class Ledger:
         entry.calls += 1
         entry.physical += physical
         entry.effective += effective
+
+    def check(self, before: Sequence[float], after: Sequence[float]) -> None:
+        """Count steps whose loss was looked at afterwards, and those of them that raised it."""
+        for earlier, later in zip(before, after, strict=True):
+            self.add(CHECKED, 0, 0)
+            if later > earlier:
+                self.add(RAISED, 0, 0)
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:

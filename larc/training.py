@@ -269,7 +269,10 @@ class Trainer(SlowTrainer):
             fast = start
             with ledger.operation("support"):
                 for _ in range(self.settings.inner_steps):
-                    fast = self.settings.rule.step(steps_on, fast, differentiable=exact).factors
+                    made = self.settings.rule.step(steps_on, fast, differentiable=exact)
+                    fast = made.factors
+                    if made.after is not None:
+                        ledger.check(made.losses.tolist(), made.after.tolist())
             with ledger.operation("query"):
                 if exact:
                     losses = query.losses(fast)

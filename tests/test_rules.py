@@ -54,6 +54,20 @@ def test_each_episode_shortens_its_own_step():
     assert bool((done.after <= done.losses).all())
 
 
+def test_steps_that_were_looked_at_are_counted():
+    """In training and in episodes alike, and a rule that raises the loss is caught at it."""
+    tiny = larc.load_substrate("tiny")
+    slow = larc.SlowState.initial(tiny, rank=4, seed=1)
+    how = larc.TrainingSettings(objective="adapted", rule=Descent(1.0), batch=2, seed=1)
+    larc.Trainer(tiny, slow, small_tasks(2), how).advance()
+    learner = larc.Learner(tiny, slow, Descent(1.0))
+    learner.begin().update(larc.CandidateLosses("Which? ", ["a", "b"], [0, 1]))
+    assert tiny.ledger.total("checked").calls == 2 * 2 + 1
+    assert tiny.ledger.total("raised").calls == 0
+    tiny.ledger.check([1.0, 1.0], [1.0, 1.5])
+    assert tiny.ledger.total("raised").calls == 1
+
+
 def test_the_size_of_the_gradient_is_not_the_size_of_the_step():
     done = Descent(length=0.5).step(bowls([10.0, 10.0], [1e-4, 1e4]), at_zero(2))
     assert done.factors.norm().tolist() == pytest.approx([0.5, 0.5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from larc.ledger import KINDS
+from larc.ledger import CHECKED, KINDS, RAISED
 from larc.reports.tables import Cell, Table
 from larc.studies.runs import Run, read_json
 
@@ -54,12 +54,18 @@ def _ledger_table(ledger: list[dict[str, Any]]) -> Table:
     rows: list[list[Cell]] = [
         [row["operation"], row["kind"], *(row[count] for count in COUNTS)] for row in ledger
     ]
-    for kind in KINDS:
+    checked = any(row["kind"] == CHECKED for row in ledger)
+    for kind in (*KINDS, *((CHECKED, RAISED) if checked else ())):
         chosen = [row for row in ledger if row["kind"] == kind]
         rows.append(["total", kind, *(sum(row[count] for row in chosen) for count in COUNTS)])
+    steps = (
+        " Steps on feedback are checked where their rule looks at the loss after them, and raised "
+        "if that is higher."
+    )
     return Table(
         "ledger",
-        "Model work of all units: calls, and positions with and without padding.",
+        "Model work of all units: calls, and positions with and without padding."
+        + (steps if checked else ""),
         ("Operation", "Kind", "Calls", "Physical positions", "Effective positions"),
         rows,
     )

@@ -30,6 +30,10 @@ def predictions(path, arm):
     return Run(path).unit_file(f"predict-{arm}-2026092811", "predictions.parquet")
 
 
+def names(path):
+    return [row["name"] for row in from_parquet(predictions(path, "adapted"), "predictions")]
+
+
 def test_states_are_used_as_they_are(trained, tmp_path):
     out = tmp_path / "again"
     assert study(out, "--start", trained, "--updates", 0) == 0
@@ -40,6 +44,12 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     assert study(other, "--start", trained, "--updates", 0, *descent) == 0
     assert predictions(other, "adapted") != predictions(trained, "adapted")
     assert main(["verify", str(other)]) == 0
+    # Three arms, real and sham, four steps of each target: every one was looked at, none raised.
+    targets = 3 * 2 * len(set(names(other)))
+    told = (other / "tables" / "ledger.md").read_text()
+    assert f"| total | checked | {4 * targets} |" in told
+    assert "| total | raised | 0 |" in told
+    assert "checked" not in (trained / "tables" / "ledger.md").read_text()  # SGD does not look
 
 
 def test_which_states_it_started_from_is_on_record(trained, tmp_path, capsys):
