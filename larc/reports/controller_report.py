@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,7 @@ def report(run: Run) -> Report:
     results = load_results(run)
     title = "The controller" + (" (synthetic jobs)" if results.synthetic else "")
     tables = [_losses(results), _ablation(results), _bounds(results), _trust(results)]
+    tables += [_turns(results), *([_naps(results)] if LIVE in results.loss else [])]
     return Report(title, QUESTION, answer(results), tables, [_figure(results)], NOTES)
 
 
@@ -204,6 +206,58 @@ def _trust(results: ControllerResults) -> Table:
         ),
         rows,
         digits=3,
+    )
+
+
+def _turns(results: ControllerResults) -> Table:
+    rows: list[list[Cell]] = []
+    for row in _whole(results):
+        where = (row["variant"], row["repository"], str(row["seed"])[-4:])
+        turns = row["trust"]["turns"]
+        rows += [
+            [*where, t["labels"], t["before"], t["after"], t["weight"], t["gain"]]
+            for t in sorted(turns, key=lambda t: -t["gain"])[:3]
+        ]
+    return Table(
+        "turns",
+        "When and why trust moved: the three turns of most evidence in each audit. After so many "
+        "labels another predictor took the lead, with its weight then, and how much less it had "
+        "lost since the one before it was furthest ahead.",
+        (
+            *("Controller", "Repository", "Seed", "Labels"),
+            *("Trusted before", "Trusted after", "Weight", "Gain"),
+        ),
+        rows,
+        digits=3,
+    )
+
+
+def _naps(results: ControllerResults) -> Table:
+    """Return who slept: the answers that states gave and were spared, and how often they woke."""
+    states = [name for own in list(GROUPS.values())[1:] for name in own]
+    rows: list[list[Cell]] = []
+    for row in results.told:
+        if row["variant"] != LIVE:
+            continue
+        standings, awake = row["trust"]["standings"], [set(names) for _, names in row["awake"]]
+        own = [standings[name] for name in states if name in standings]
+        questions = max(standing["asked"] for standing in standings.values())
+        answered = sum(standing["asked"] for standing in own)
+        put = sum(len(earlier - later) for earlier, later in pairwise(awake))
+        woken = sum(len(later - earlier) for earlier, later in pairwise(awake))
+        spared = 1 - answered / (questions * len(own))
+        where = (row["repository"], str(row["seed"])[-4:])
+        rows.append([*where, questions, answered, 100 * spared, put, woken, len(awake[-1])])
+    return Table(
+        "naps",
+        f"What sleep spared: of {len(states)} states, the answers given, the share not computed "
+        "in %, how often a state was put to sleep and woken, and how many were awake at the end.",
+        (
+            *("Repository", "Seed", "Questions", "Answers of states", "Spared"),
+            *("Put to sleep", "Woken", "Awake at the end"),
+        ),
+        rows,
+        digits=1,
     )
 
 

@@ -55,7 +55,7 @@ class Controller:
     --------
     >>> import larc
     >>> from larc.stream import Item, PathSpec, PlainRoom
-    >>> from larc.stream.session import SESSION_FILE, SESSION_UPGRADES, Session
+    >>> from larc.stream.session import Session
     >>> substrate = larc.load_substrate("tiny")
     >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
     >>> session = Session(learner, [PathSpec("keep"), PathSpec("reset", retention="reset")],

@@ -237,11 +237,11 @@ def _live(work: Live, substrate: Substrate, display: Display) -> Files:
     beside = ci.HedgeReference(hedge_after(work.audit.training))
     rows: list[list[Any]] = []
     awake: list[list[Any]] = []
-    done = raised = 0
+    done = 0
     checkpoint = Checkpoint(work, "session.safetensors")
     if checkpoint.exists():
         notes = controller.restore(checkpoint.path)
-        done, rows, awake, raised = (notes[n] for n in ("done", "rows", "awake", "raised"))
+        done, rows, awake = (notes[n] for n in ("done", "rows", "awake"))
         beside.restore(notes["reference"])
         recount(substrate, notes)
     events = list(ordered([job_item(job) for job in work.audit.audit]))
@@ -261,15 +261,14 @@ def _live(work: Live, substrate: Substrate, display: Display) -> Files:
             ]
         else:
             with substrate.ledger.operation("update"):
-                made = controller.arrive(event.items)
-            raised += sum(u.after is not None and u.after > u.loss for u in made.values())
+                controller.arrive(event.items)
             beside.arrive(event.items)
         display.update(number, 0.0)
         if checkpoint.due(number):
-            notes = {"done": number, "rows": rows, "awake": awake, "raised": raised}
+            notes = {"done": number, "rows": rows, "awake": awake}
             notes |= {"reference": beside.state(), **counted(substrate)}
             controller.save(checkpoint.path, notes)
-    facts = {**_told(controller.forecaster), "awake": awake, "raised": raised}
+    facts = {**_told(controller.forecaster), "awake": awake}
     return {"predictions.parquet": _table(rows), "trust.json": as_json(facts)}
 
 

@@ -67,8 +67,23 @@ def test_scores_are_those_of_the_saved_predictions(run):
     assert results.scores(LIVE) == pytest.approx([losses @ results.primary])
     text = (run / "report.md").read_text()
     assert "synthetic" in text
-    for name in ("losses", "ablation", "bounds", "trust"):
+    for name in ("losses", "ablation", "bounds", "trust", "turns", "naps"):
         assert (run / "tables" / f"{name}.csv").exists()
+
+
+def test_sleep_is_counted_from_who_answered_and_who_was_awake():
+    """Two states and an expert, ten questions: one state sleeps, wakes, and sleeps again."""
+    asked = {"P0M0": 10, "P1M0": 4, "HEDGE4": 10}
+    told = {
+        "variant": LIVE,
+        "repository": "o/r",
+        "seed": SEED,
+        "awake": [[1, ["P0M0", "P1M0"]], [4, ["P0M0"]], [7, ["P1M0", "P0M0"]], [8, ["P0M0"]]],
+        "trust": {"standings": {name: {"asked": count} for name, count in asked.items()}},
+    }
+    empty = controller_report.ControllerResults((SEED,), (), (), (), {}, (told,), synthetic=True)
+    (row,) = controller_report._naps(empty).rows
+    assert row == ["o/r", "2811", 10, 14, pytest.approx(30.0), 2, 1, 1]
 
 
 def test_the_run_verifies_and_a_second_one_is_the_same_bytes(source, run, tmp_path):
