@@ -19,6 +19,8 @@ QUESTION = (
     "other cases taught it, than when that is reset just before it is asked?"
 )
 NOTES = (
+    "Static and adapted are starts trained on other tasks, to answer well before feedback and "
+    "after it; the untrained start is random and changes nothing until it has learned.",
     "Keep reads the query with the state that learned from feedback; reset restores the trained "
     "start just before. G is the error at reset minus the error kept.",
     "Sham feedback deals the same losses to the candidates at random. D is the gain from real "

@@ -206,7 +206,7 @@ def values_table(panel: Chart) -> Table:
 def _settings(facts: Facts) -> str:
     rows = "".join(
         f'<tr><th scope="row">{escape(name.replace("_", "-"))}</th>'
-        f'<td class="code">{escape(_shown(value))}</td><td class="prose">{escape(told)}</td></tr>\n'
+        f'<td class="code">{escape(shown(value))}</td><td class="prose">{escape(told)}</td></tr>\n'
         for name, value, told in facts.settings
     )
     head = '<th scope="col">Setting</th><th scope="col">Value</th><th scope="col">What it is</th>'
@@ -218,13 +218,14 @@ def _settings(facts: Facts) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a setting's value as a reader would write it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value)) or "none"
+        return ", ".join(map(shown, value)) or "none"
     if isinstance(value, dict):
-        return "; ".join(f"{name} {_shown(held)}" for name, held in value.items())
+        return "; ".join(f"{name} {shown(held)}" for name, held in value.items())
     return str(value) if value not in ("", None) else "none"
 
 
@@ -255,7 +256,7 @@ def _flat(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name} ")
         else:
-            yield f"{before}{name}", _shown(value)
+            yield f"{before}{name}", shown(value)
 
 
 def _pairs(title: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:

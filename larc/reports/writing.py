@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from larc.errors import LarcError
@@ -17,7 +18,7 @@ from larc.reports import (
     sweep,
 )
 from larc.reports.cost import cost_tables
-from larc.reports.page import Facts, page
+from larc.reports.page import Facts, page, shown
 from larc.reports.report import Report
 from larc.reports.tables import Table
 from larc.studies import ci_queue, controller_queue, own_tasks, prefix_queue, programs, stream_queue
@@ -45,17 +46,19 @@ def write_report(run: Run) -> str:
     for child in runs:
         write_report(child)
     report, cost = REPORTS[run.kind](run), cost_tables(run)
+    report = replace(report, notes=[*_made_from(run), *report.notes])
     command = command_of(run)
     made_with = [made for one in runs or [run] for made in one.made_with()]
     distinct = [made for i, made in enumerate(made_with) if made not in made_with[:i]]
     names = [child.path.name for child in runs]
-    facts = Facts(command, _settings(run), cost, distinct, run.evidence(), names)
+    settings = _settings(run)
+    facts = Facts(command, settings, cost, distinct, run.evidence(), names)
     _write_tables(run, [*report.tables, *cost])
     for figure in report.figures:
         drawn = figures.draw(figure)
         run.write_file(f"figures/{figure.name}.svg", figures.render(drawn, "svg"))
         run.write_file(f"figures/{figure.name}.png", figures.render(drawn, "png"))
-    run.write_file("report.md", _markdown(report, cost, command).encode())
+    run.write_file("report.md", _markdown(report, cost, command, settings).encode())
     run.write_file("report.html", page(report, facts).encode())
     run.write_manifest()
     return str(run.path / "report.html")
@@ -73,14 +76,43 @@ def _write_tables(run: Run, tables: Sequence[Table]) -> None:
         run.write_file(f"tables/{table.name}.csv", table.csv().encode())
 
 
-def _markdown(report: Report, cost: Sequence[Table], command: str) -> str:
-    lines = [f"# {report.title}", "", report.answer, "", report.question, "", *report.notes, ""]
+def _made_from(run: Run) -> list[str]:
+    """Say in a sentence which model it was and where its state sits, as far as a run tells."""
+    settings = run.settings
+    if run.kind == SWEEP:
+        settings = {n: v for n, v in settings["base"].items() if n not in settings["varied"]}
+    elif run.is_done("replay"):  # of a run that was replayed
+        settings = json.loads(run.unit_file("replay", "run.json"))["settings"]
+    if {"substrate", "rank", "boundary", "rule"} - set(settings):
+        return []
+    where = f"before layer {settings['boundary']}" if settings["boundary"] else "at the input"
+    weight = settings.get("acts_on")
+    where = f"on {weight} of layer {settings['boundary']}" if weight else where
+    said = [
+        f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
+        f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."
+    ]
+    if settings["substrate"] == "tiny":
+        said.append(
+            "That model is small and random: such a run shows that the machinery works, and says "
+            "nothing about language models."
+        )
+    return said
+
+
+def _markdown(
+    report: Report, cost: Sequence[Table], command: str, settings: list[tuple[str, Any, str]]
+) -> str:
+    lines = [f"# {report.title}", "", report.answer, "", report.question, ""]
+    lines += [*(f"- {note}" for note in report.notes), ""]
     lines += ["```", command, "```", ""]
     for figure in report.figures:
         lines += [f"![{figure.name}](figures/{figure.name}.svg)", "", figure.caption, ""]
     for table in (*report.tables, *cost):
         lines += [f"## {table.name.capitalize()}", "", table.markdown()]
-    return "\n".join(lines)
+    lines += ["## Settings", "", "| Setting | Value |", "| :--- | :--- |"]
+    lines += [f"| {name} | {shown(value)} |" for name, value, _ in settings]
+    return "\n".join([*lines, ""])
 
 
 def _settings(run: Run) -> list[tuple[str, Any, str]]:
