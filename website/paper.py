@@ -1,7 +1,10 @@
-"""Rows of the paper's tables, to stand beside ours: facts of its Sections 5 and 6, in its units."""
+"""Rows of the paper's tables, to stand beside ours: facts of its Sections 5 to 7, in its units."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from larc.reports.replays import seed_row
 from larc.reports.tables import Cell
 
 #: By the name that our table of the same definition has: the columns, then the rows.
@@ -42,6 +45,60 @@ PAPER: dict[str, tuple[tuple[Cell, ...], ...]] = {
         ("CALIBRATED", 0.1576, 0.1594, 0.1534, 0.1568, 0.0030),
         ("HEDGE4", 0.1024, 0.1024, 0.1024, 0.1024, 0.0),
     ),
+    "strata": (
+        ("Repository", "Label", "Jobs", "Commits", "Reset", "Keep", "Permuted", "HEDGE4"),
+        ("numpy/numpy", "All", "83", "1", 0.0300, 0.0273, 0.2656, 0.0277),
+        ("numpy/numpy", "Success", "83", "1", 0.0300, 0.0273, 0.2656, 0.0277),
+        ("pandas-dev/pandas", "All", "3238", "71", 0.2248, 0.3343, 0.3954, 0.1772),
+        ("pandas-dev/pandas", "Success", "2310", "63", 0.0401, 0.2048, 0.3926, 0.0702),
+        ("pandas-dev/pandas", "Failure", "32", "12", 0.9386, 0.7644, 0.3842, 0.7128),
+        ("pandas-dev/pandas", "Cancelled", "704", "18", 0.8475, 0.6987, 0.4050, 0.5847),
+        ("pandas-dev/pandas", "Other", "192", "57", 0.2692, 0.7327, 0.4179, 0.0574),
+    ),
+    "weightings": (
+        ("Aggregation", "Reset", "Keep", "Permuted", "HEDGE4"),
+        ("Repository then commit (primary)", 0.1274, 0.1808, 0.3305, 0.1024),
+        ("Commit", 0.2221, 0.3300, 0.3936, 0.1751),
+        ("Job", 0.2329, 0.3410, 0.3934, 0.1836),
+    ),
+    "prefix": (
+        ("Update path", "2811", "2812", "2813", "Mean", "Seed SD"),
+        ("CARRY_1", 0.3577, 0.1925, 0.3400, 0.2967, 0.0907),
+        ("CARRY_TENTH", 0.2847, 0.3384, 0.3382, 0.3204, 0.0310),
+        ("LATEST_1", 0.2666, 0.2488, 0.3115, 0.2756, 0.0323),
+        ("LATEST_TENTH", 0.2223, 0.1748, 0.2713, 0.2228, 0.0482),
+        ("RESET", 0.1775, 0.2214, 0.2302, 0.2097, 0.0282),
+        ("HEDGE4", 0.1679, 0.1679, 0.1679, 0.1679, 0.0),
+    ),
+    "first": (
+        (
+            *("Repository", "Labels", "Seed"),
+            *("Before update", "Original increment", "Tenth increment", "Original increment norm"),
+        ),
+        ("pandas-dev/pandas", "8 other", "2811", 0.513218, 3.007320, 0.102798, 1.590172),
+        ("pandas-dev/pandas", "8 other", "2812", 2.503274, 2.838060, 2.805870, 7.709818),
+        ("pandas-dev/pandas", "8 other", "2813", 0.721480, 1.350831, 0.139986, 2.632058),
+    ),
 }
+
+
+def _effects() -> tuple[tuple[Cell, ...], ...]:
+    """Return the contrasts of the paper's replay, from its table's rounded losses."""
+    loss = {str(row[0]): np.array(row[1:4], dtype=float) for row in PAPER["replay"][1:]}
+    gains = {
+        "G: reset minus keep, with memory": loss["P0M1"] - loss["P1M1"],
+        "G: reset minus keep, without memory": loss["P0M0"] - loss["P1M0"],
+        "D: permuted minus real": loss["PERM_M1"] - loss["P1M1"],
+        "Memory at reset": loss["P0M0"] - loss["P0M1"],
+        "Memory when kept": loss["P1M0"] - loss["P1M1"],
+        "Policy by memory": loss["P1M0"] - loss["P1M1"] - loss["P0M0"] + loss["P0M1"],
+        "HEDGE4 minus P1M1": loss["HEDGE4"] - loss["P1M1"],
+        "HEDGE4 minus P0M1": loss["HEDGE4"] - loss["P0M1"],
+    }
+    columns = ("Contrast", "2811", "2812", "2813", "Mean", "Seed SD")
+    return (columns, *(tuple(seed_row(by_seed, name)) for name, by_seed in gains.items()))
+
+
+PAPER["effects"] = _effects()
 #: Digits of those that are no percentages.
-DIGITS = {"replay": 4}
+DIGITS = dict.fromkeys(("replay", "effects", "strata", "weightings", "prefix", "first"), 4)

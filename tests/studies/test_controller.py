@@ -67,6 +67,7 @@ def test_scores_are_those_of_the_saved_predictions(run):
     assert results.scores(LIVE) == pytest.approx([losses @ results.primary])
     text = (run / "report.md").read_text()
     assert "synthetic" in text
+    assert "small and random" in text  # the tiny model
     for name in ("losses", "ablation", "bounds", "trust", "turns", "naps"):
         assert (run / "tables" / f"{name}.csv").exists()
 
