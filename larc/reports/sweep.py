@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
+from larc.ledger import EVALUATED
 from larc.reports import cost
 from larc.reports.charts import Figure, Line, Lines, Rows, Value
 from larc.reports.episodic import Contrast, EpisodicResults, load_results
@@ -12,6 +13,8 @@ from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
 from larc.studies.catalog import variation_name
 from larc.studies.runs import Run
+
+Spent = dict[str, list[tuple[float, float, str]]]
 
 
 def variations(sweep: Run) -> Iterator[tuple[tuple[str, ...], Run]]:
@@ -39,7 +42,8 @@ def report(sweep: Run) -> Report:
     varied = sweep.settings["varied"]
     rows: list[list[Cell]] = []
     gains: list[Value] = []
-    spent: dict[str, list[tuple[float, float, str]]] = {}  # time, error and name, by series
+    # What an episode's feedback took, error and name, by series: evaluations, then milliseconds.
+    spent: tuple[Spent, Spent] = ({}, {})
     best: tuple[float, str, Contrast] | None = None
     for values, run in variations(sweep):
         results = load_results(run)
@@ -49,7 +53,7 @@ def report(sweep: Run) -> Report:
         for arm in results.arms:
             gain, binding = named[f"{arm} G"], named[f"{arm} D"]
             keep, reset = (_error(results, arm, cell) for cell in ("real_keep", "real_reset"))
-            time = _feedback_time(run, arm, results)
+            took = _feedback_cost(run, arm, results)
             rows.append(
                 [
                     *values,
@@ -61,12 +65,13 @@ def report(sweep: Run) -> Report:
                     binding.mean,
                     f"[{binding.lower:.2f}, {binding.upper:.2f}]",
                     sum(done),
-                    time,
+                    *took,
                 ]
             )
             series = arm.capitalize()
             gains.append(Value(chosen, gain.mean, gain.lower, gain.upper, series=series))
-            spent.setdefault(series, []).append((time, keep, ", ".join(values)))
+            for own, much in zip(spent, took, strict=True):
+                own.setdefault(series, []).append((much, keep, ", ".join(values)))
             if best is None or keep < best[0]:
                 best = (keep, f"{chosen}, {arm} start", gain)
     assert best is not None  # a sweep has a combination, and that has an arm
@@ -74,24 +79,32 @@ def report(sweep: Run) -> Report:
     table = Table(
         "sweep",
         "Expected query error in %, gains in percentage points with 99 % intervals over groups, "
-        "positions that the whole run put through layers, and the milliseconds that feedback took "
-        "for one episode, of one machine on one day.",
+        "positions that the whole run put through layers, and what feedback took for one episode: "
+        "evaluations of it by the model, and milliseconds of one machine on one day.",
         (
-            *varied,
-            *("Arm", "Keep", "Reset", "G", "G interval", "D", "D interval", "Positions", "ms"),
+            *(*varied, "Arm", "Keep", "Reset", "G", "G interval", "D", "D interval"),
+            *("Positions", "Evaluations", "ms"),
         ),
         rows,
     )
     label = "G (percentage points), 99 % interval"
     chart = Rows("Gain from keeping", label, gains, digits=1, reference=0.0, signed=True)
-    by_time = Lines(
-        "Error against time",
-        "Milliseconds of feedback for an episode",
-        "Error after feedback (%)",
-        [_by_time(series, sorted(found)) for series, found in spent.items()],
-        digits=1,
-        points=True,
-    )
+    by_cost = [
+        Lines(
+            f"Error against {title}",
+            label,
+            "Error after feedback (%)",
+            [_by_cost(series, sorted(points)) for series, points in found.items()],
+            digits=1,
+            points=True,
+        )
+        for found, title, label in zip(
+            spent,
+            ("evaluations", "time"),
+            ("Evaluations of an episode's feedback", "Milliseconds of feedback for an episode"),
+            strict=True,
+        )
+    ]
     return Report(
         f"A sweep of the {sweep.settings['study']} study",
         f"How does what feedback teaches depend on {' and '.join(varied)}?",
@@ -102,8 +115,8 @@ def report(sweep: Run) -> Report:
             Figure("gains", "What keeping was worth, for each combination and arm.", [chart]),
             Figure(
                 "cost",
-                f"What it took: combinations of {' and '.join(varied)} by time.",
-                [by_time],
+                f"What it took: combinations of {' and '.join(varied)} by the cost of feedback.",
+                by_cost,
             ),
         ],
         notes=[
@@ -113,15 +126,16 @@ def report(sweep: Run) -> Report:
     )
 
 
-def _feedback_time(run: Run, arm: str, results: EpisodicResults) -> float:
-    """Return the milliseconds of one episode's feedback; real and sham are both in the measure."""
-    episodes = 2 * len(results.names) * len(results.seeds)
-    return cost.milliseconds(run, f"predict-{arm}-", "support") / episodes
+def _feedback_cost(run: Run, arm: str, results: EpisodicResults) -> tuple[float, float]:
+    """Return what one episode's feedback took; real and sham are both in the measure."""
+    episodes, units = 2 * len(results.names) * len(results.seeds), f"predict-{arm}-"
+    evaluated = cost.calls(run, units, "support", EVALUATED)
+    return evaluated / episodes, cost.milliseconds(run, units, "support") / episodes
 
 
-def _by_time(series: str, points: list[tuple[float, float, str]]) -> Line:
-    times, errors, names = zip(*points, strict=True)
-    return Line(series, times, errors, note=" → ".join(names))
+def _by_cost(series: str, points: list[tuple[float, float, str]]) -> Line:
+    spent, errors, names = zip(*points, strict=True)
+    return Line(series, spent, errors, note=" → ".join(names))
 
 
 def _error(results: EpisodicResults, arm: str, cell: str) -> float:

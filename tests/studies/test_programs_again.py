@@ -7,6 +7,7 @@ import pytest
 import larc
 from larc.cli import main
 from larc.programs import split_groups
+from larc.reports import cost
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run
 
@@ -45,10 +46,16 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     assert predictions(other, "adapted") != predictions(trained, "adapted")
     assert main(["verify", str(other)]) == 0
     # Three arms, real and sham, four steps of each target: every one was looked at, none raised.
-    targets = 3 * 2 * len(set(names(other)))
+    episodes = 2 * len(set(names(other)))
+    targets = 3 * episodes
     told = (other / "tables" / "ledger.md").read_text()
     assert f"| total | checked | {4 * targets} |" in told
     assert "| total | raised | 0 |" in told
+    evaluated = [
+        cost.calls(Run(path), "predict-adapted", "support", "evaluated") for path in (trained, other)
+    ]
+    assert evaluated[0] == 2 * episodes  # two steps of SGD, an evaluation each
+    assert evaluated[1] >= 4 * 2 * episodes  # every step is a gradient and at least one trial
     assert "checked" not in (trained / "tables" / "ledger.md").read_text()  # SGD does not look
 
 
