@@ -52,7 +52,7 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     assert f"| total | checked | {4 * targets} |" in told
     assert "| total | raised | 0 |" in told
     evaluated = [
-        cost.calls(Run(path), "predict-adapted", "support", "evaluated") for path in (trained, other)
+        cost.calls(Run(out), "predict-adapted", "support", "evaluated") for out in (trained, other)
     ]
     assert evaluated[0] == 2 * episodes  # two steps of SGD, an evaluation each
     assert evaluated[1] >= 4 * 2 * episodes  # every step is a gradient and at least one trial
