@@ -40,6 +40,7 @@ from larc.studies.replaying import (
     session_limits,
 )
 from larc.studies.runs import Run
+from larc.studies.starts import earlier_state
 from larc.studies.units import accounted, counted, do_all, hashes, recount
 from larc.substrate import Substrate
 
@@ -108,9 +109,9 @@ def causal_prompts(items: Sequence[Item]) -> tuple[list[tuple[Item, dict[str, st
 def carry_out(run: Run, split: Any, settings: CISettings, execution: Execution) -> None:
     """Do whatever a run still lacks."""
     display = Display()
+    starts = {seed: _start_content(settings, seed) for seed in settings.seeds}
     if not run.evidence():  # a run of before this was recorded stays in its order
         run.record("questions read", {"counts": queue_counts(split)})
-    starts = {seed: _start_content(settings, seed) for seed in settings.seeds}
     first = [
         Work(f"{kind}-{seed}", settings, seed, split.training, start=starts[seed])
         for seed in settings.seeds
@@ -157,7 +158,7 @@ def audit_name(seed: int, repository: str) -> str:
 def _start_content(settings: CISettings, seed: int) -> bytes:
     if not settings.start:
         return b""
-    return Run(settings.start).unit_file(f"train-static-{seed}", "slow.safetensors")
+    return earlier_state(settings.start, "static", seed, settings)
 
 
 def perform(work: Work, display: Display | None = None) -> Files:

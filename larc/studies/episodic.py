@@ -22,6 +22,7 @@ from larc.studies.engines import Files
 from larc.studies.options import UNTRAINED, EpisodicSettings, Execution, TaskSet
 from larc.studies.parquet import predictions_content, queries_content
 from larc.studies.runs import Run, as_json, sha256
+from larc.studies.starts import earlier_state
 from larc.studies.stopping import stoppable
 from larc.studies.units import accounted, counted, do_all, hashes, recount
 from larc.substrate import Substrate
@@ -108,25 +109,10 @@ def open_queries(run: Run, tasks: TaskSet, unit: str) -> None:
 
 def _from_earlier(run: Run, trainings: Sequence[Work], settings: EpisodicSettings) -> list[Work]:
     """Give trainings the states they start from, and keep on record which those were."""
-    earlier = Run(settings.start)
-    if not (earlier.path / "manifest.json").exists():
-        raise LarcError(f"{settings.start} is not a finished run; finish it first.")
-    found = []
-    for work in trainings:
-        if not earlier.is_done(work.name):
-            raise LarcError(
-                f"{settings.start} has no state of the {work.arm} objective with seed {work.seed}; "
-                "name a run that has, or other --objectives or --seeds."
-            )
-        content = earlier.unit_file(work.name, "slow.safetensors")
-        slow = SlowState.from_bytes(content, f"{work.name} of {settings.start}")
-        own, its = (settings.boundary, settings.rank), (slow.boundary, slow.factors.rank)
-        if own != its:
-            raise LarcError(
-                f"the states of {settings.start} are at boundary {its[0]} with rank {its[1]}; "
-                f"give --boundary {its[0]} --rank {its[1]}."
-            )
-        found.append(replace(work, slow=content))
+    found = [
+        replace(work, slow=earlier_state(settings.start, work.arm, work.seed, settings))
+        for work in trainings
+    ]
     starts = {work.name: sha256(work.slow) for work in found}
     for event in run.evidence():
         if event["event"] == "starts read" and event["slow"] != starts:

@@ -128,10 +128,7 @@ class ReplaySettings(ModelSettings):
 
 @dataclass(frozen=True)
 class CISettings(ReplaySettings):
-    """What decides the results of the continuous-integration study.
-
-    Where ``start`` names a run, boundary and rank are those of its states.
-    """
+    """What decides the results of the continuous-integration study."""
 
     jobs: tuple[str, ...] = setting((), "Job histories: JSONL, Parquet or API answers.")
     queue: str = setting("standard", "Windows by repository: standard, or a YAML file.")

@@ -53,6 +53,24 @@ def test_every_path_answers_every_job_and_the_report_calls_it_synthetic(run):
     assert main(["verify", str(run)]) == 0
 
 
+def test_it_starts_from_the_static_states_of_a_program_study(run, tmp_path, capsys):
+    start, out = tmp_path / "programs", tmp_path / "ci"
+    groups = ("--training-groups", "1", "--development-groups", "1", "--objectives", "static")
+    programs = ["study", "programs", "--preset", "smoke", *SMALL[:2], *groups, "--updates", "1"]
+    assert main([*programs, "--out", str(start)]) == 0
+    # A state at another place than the settings say would be on record as what it is not.
+    for wrong, says in (
+        (["--boundary", "1"], "give --boundary 0 --rank 4"),
+        (["--rank", "2"], "give --boundary 0 --rank 4"),
+        (["--seeds", "7"], "no state of the static objective with seed 7"),
+    ):
+        assert small(out, "--start", str(start), *wrong) == 1
+        assert says in capsys.readouterr().err
+        assert not out.exists()
+    assert small(out, "--start", str(start)) == 0
+    assert predictions(out) != predictions(run)
+
+
 def test_the_scores_are_those_of_the_saved_predictions(run):
     found = [row for row in rows(run) if row["path"] == "P1M1"]
     losses = half_brier([row["policy"] for row in found], [row["label"] for row in found])
