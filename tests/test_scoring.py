@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 import larc
 from larc.residual import Factors
@@ -109,6 +110,25 @@ def test_a_model_that_cannot_take_the_mask_falls_back_to_plain_rows():
     question = ask(substrate, PROMPTS[1], CANDIDATES)
     with torch.no_grad():
         found = energies(substrate, [question], factors)[0]
+    expected = [by_hand(substrate, slow, factors, PROMPTS[1], text) for text in CANDIDATES]
+    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_a_prompt_begins_as_its_tokenizer_has_it_and_candidates_do_not():
+    """One that puts a token before every text: once before the prompt, never before a candidate."""
+    tokenizer = byte_tokenizer()
+    tokenizer.bos_token = "<pad>"
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<pad> $A", special_tokens=[("<pad>", tokenizer.pad_token_id)]
+    )
+    substrate = Substrate("begins", random_llama(), tokenizer)
+    question = ask(substrate, PROMPTS[1], CANDIDATES)
+    assert question.prompt[0] == tokenizer.pad_token_id not in question.prompt[1:]
+    assert all(tokenizer.pad_token_id not in candidate for candidate in question.candidates)
+    factors = random_factors(substrate, 1)
+    with torch.no_grad():
+        found = energies(substrate, [question], factors)[0]
+    slow = larc.SlowState.initial(substrate, seed=1)
     expected = [by_hand(substrate, slow, factors, PROMPTS[1], text) for text in CANDIDATES]
     torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-5)
 

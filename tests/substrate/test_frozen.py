@@ -41,6 +41,19 @@ def test_the_cache_below_a_boundary_is_bounded():
     assert substrate.ledger.total("below").calls == calls + 1  # it had been dropped
 
 
+def test_what_was_used_last_is_dropped_last():
+    """There is room for two questions: reading the older one again saves it from the third."""
+    substrate = larc.load_substrate("tiny", cache_bytes=2 * 4 * 32 * (len("question 0? yesno") + 2))
+    learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1, boundary=2))
+    episode = learner.begin()
+    computed = []
+    for number in (0, 1, 0, 2, 0, 1):
+        before = substrate.ledger.total("below").calls
+        episode.read(f"question {number}? ", ["yes", "no"])
+        computed.append(substrate.ledger.total("below").calls - before)
+    assert computed == [1, 1, 0, 1, 0, 1]
+
+
 def test_a_row_too_large_for_the_cache_is_still_read():
     substrate = larc.load_substrate("tiny", cache_bytes=10)
     learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1, boundary=1))
