@@ -6,8 +6,9 @@ the prompts kept from when the questions were asked; then the room takes the lab
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +179,12 @@ class Session:
 
         With ``only``, every other path stays as it is, and costs nothing.
         """
-        missing = [item.name for item in items if item.name not in self.pending]
-        if missing:
-            raise LarcError(f"the label of {missing[0]!r} arrived, but it was never asked.")
+        names = Counter(item.name for item in items)
+        for name, times in names.items():
+            if name not in self.pending:
+                raise LarcError(f"the label of {name!r} arrived, but it was never asked.")
+            if times > 1:
+                raise LarcError(f"the label of {name!r} arrives twice in one batch; give it once.")
         learning = [path for path in self._among(only) if path.learns]
         points = {path.name: _Point(self.episodes[path.name]) for path in learning}
         try:
@@ -216,7 +220,9 @@ class Session:
             done |= dict(zip((name for name, _, _ in updates), made, strict=True))
         for path in learning:
             if path.scale != 1.0:
-                _shrink(self.episodes[path.name], before[path.name], path.scale)
+                moved = _shrink(self.episodes[path.name], before[path.name], path.scale)
+                # What is kept of the step is not where the rule may have looked.
+                done[path.name] = replace(done[path.name], distance=moved, after=None)
         return done
 
     def _label(self, path: PathSpec, episode: Episode, item: Item) -> Label:
@@ -349,11 +355,13 @@ class _Point:
         self.episode.stream.bit_generator.state = self.stream
 
 
-def _shrink(episode: Episode, before: Factors, scale: float) -> None:
+def _shrink(episode: Episode, before: Factors, scale: float) -> float:
+    """Keep a part of what an update changed; returns how far the factors are then."""
     # The realised float32 difference is scaled, which is not the same as a smaller step size.
     episode.factors = before.combine(
         episode.factors, lambda old, new: torch.add(old, new - old, alpha=scale)
     )
+    return float(episode.factors.combine(before, torch.sub).norm())
 
 
 def _size(put: Mapping[str, Mapping[str, str]]) -> int:

@@ -111,7 +111,8 @@ def test_a_tenth_is_a_tenth_of_the_realised_difference(tiny):
     session = session_on(tiny, paths=[PathSpec("whole"), PathSpec("tenth", scale=0.1)])
     start = session.learner.slow.factors
     session.ask(STREAM[:1])
-    session.arrive(STREAM[:1])
+    made = session.arrive(STREAM[:1])
+    assert made["tenth"].distance == pytest.approx(0.1 * made["whole"].distance, rel=1e-3)
     whole, tenth = (session.episodes[n].factors for n in ("whole", "tenth"))
     torch.testing.assert_close(tenth.B - start.B, 0.1 * (whole.B - start.B), atol=1e-8, rtol=1e-3)
 
@@ -226,6 +227,18 @@ def test_limits_stop_before_anything_changes_and_a_larger_one_goes_on(tiny, tmp_
     assert set(larger.ask(STREAM[2:5])) == {path.name for path in PATHS}
     with pytest.raises(SessionFull, match="total limit of 1000"):
         session_on(tiny, limits=SessionLimits(total=1000)).ask(STREAM[:1])
+
+
+def test_a_label_that_arrives_twice_in_one_batch_is_learned_by_nobody(tiny):
+    session = session_on(tiny)
+    session.ask(STREAM[:1])
+    before = {name: episode.factors.copy() for name, episode in session.episodes.items()}
+    with pytest.raises(larc.LarcError, match="twice in one batch"):
+        session.arrive([STREAM[0], STREAM[0]])
+    assert list(session.pending) == [STREAM[0].name]
+    for name, episode in session.episodes.items():
+        assert torch.equal(episode.factors.B, before[name].B)
+        assert episode.step == 0
 
 
 def test_labels_nobody_asked_for_are_refused(tiny):
