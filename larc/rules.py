@@ -14,8 +14,9 @@ from torch import Tensor
 from larc.errors import LarcError
 from larc.residual import Factors
 
-# A gradient of no size has no direction; its episode then tries to stay where it is.
-_LEAST = 1e-30
+# Below this the squares of a gradient's entries are lost to float32, and with them its direction:
+# its episode then stays where it is.
+_LEAST = 1e-18
 
 
 class Objective(Protocol):
@@ -139,8 +140,8 @@ class Descent:
             raise LarcError(f"length {self.length} was given; give a positive number.")
         if not 0 < self.shrink < 1:
             raise LarcError(f"shrink {self.shrink} was given; give a number between 0 and 1.")
-        if self.steps < 1 or self.tries < 1:
-            raise LarcError("a descending update takes at least one step and one try of it.")
+        if any(not isinstance(n, int) or n < 1 for n in (self.steps, self.tries)):
+            raise LarcError("steps and tries are whole numbers of 1 or more.")
         if self.radius is not None and not self.radius > 0:
             raise LarcError(f"radius {self.radius} was given; give a positive number, or none.")
 
@@ -151,31 +152,38 @@ class Descent:
 
         Differentiating takes an accepted length as given.
         """
-        first = after = torch.empty(0)
-        reach = torch.empty(0)
+        active = torch.arange(len(factors.A), device=factors.A.device)
+        first = after = reach = torch.empty(0)
         for number in range(self.steps):
+            asked: Objective = objective if number == 0 else objective.select(active.tolist())
+            here = factors if number == 0 else factors.at(active)
             if differentiable:
-                raised = objective.losses(factors)
-                slopes = torch.autograd.grad(
-                    raised.sum(), (factors.A, factors.B), create_graph=True
-                )
+                raised = asked.losses(here)
+                slopes = torch.autograd.grad(raised.sum(), (here.A, here.B), create_graph=True)
                 losses, gradients = raised.detach(), Factors(*slopes)
             else:
-                losses, gradients = objective.gradients(factors)
+                losses, gradients = asked.gradients(here)
             if number == 0:
-                first, after = losses, losses
+                first, after = losses, losses.clone()
                 reach = torch.full_like(losses, self.length)
-            downhill = _scaled(gradients, -1 / gradients.norm().clamp_min(_LEAST))
             # The loss just computed and the one accepted before differ by rounding: hold to both.
-            after = torch.minimum(after, losses)
-            lengths, after = self._accepted(
-                objective, factors.copy(), downhill.copy(), after, reach
+            losses = torch.minimum(after[active], losses)
+            size = gradients.norm()
+            slope = torch.where(size > _LEAST, -1 / size.clamp_min(_LEAST), 0.0)
+            downhill = _scaled(gradients, slope)
+            lengths, after[active] = self._accepted(
+                asked, here.copy(), downhill.copy(), losses, reach[active]
             )
-            factors = factors.combine(_scaled(downhill, lengths), torch.add)
-            if not bool((lengths > 0).any()):
+            moves = _scaled(downhill, lengths)
+            factors = Factors(
+                factors.A.index_add(0, active, moves.A), factors.B.index_add(0, active, moves.B)
+            )
+            # A length that was right is tried next, with room to grow. One that is refused would
+            # be refused again, and a fitted episode is done: they cost nothing any more.
+            reach[active] = (lengths / self.shrink).clamp_max(self.length)
+            active = active[(lengths > 0) & (after[active] > self.tolerance)]
+            if not len(active):
                 break
-            # A length that was right is tried next, with room to grow.
-            reach = torch.where(lengths > 0, lengths / self.shrink, reach).clamp_max(self.length)
         return Stepped(factors, first, after)
 
     def _accepted(

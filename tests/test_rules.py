@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import larc
 from larc.residual import Factors
-from larc.rules import Descent, parse_rule, product_norm, rule_facts
+from larc.rules import Descent, Stepped, parse_rule, product_norm, rule_facts
+from larc.scoring import expected_risk
 from tests.questions import small_tasks
 
 
@@ -54,6 +55,16 @@ def test_each_episode_shortens_its_own_step():
     assert bool((done.after <= done.losses).all())
 
 
+@dataclass(frozen=True)
+class Uphill:
+    """A rule that looks, and goes up all the same."""
+
+    def step(self, objective, factors, *, differentiable=False):
+        losses, gradients = objective.gradients(factors)
+        moved = factors.combine(gradients, lambda old, slope: old + 5 * slope)
+        return Stepped(moved, losses, objective.losses(moved).detach())
+
+
 def test_steps_that_were_looked_at_are_counted():
     """In training and in episodes alike, and a rule that raises the loss is caught at it."""
     tiny = larc.load_substrate("tiny")
@@ -64,8 +75,12 @@ def test_steps_that_were_looked_at_are_counted():
     learner.begin().update(larc.CandidateLosses("Which? ", ["a", "b"], [0, 1]))
     assert tiny.ledger.total("checked").calls == 2 * 2 + 1
     assert tiny.ledger.total("raised").calls == 0
-    tiny.ledger.check([1.0, 1.0], [1.0, 1.5])
-    assert tiny.ledger.total("raised").calls == 1
+    larc.Trainer(tiny, slow, small_tasks(2), replace(how, rule=Uphill())).advance()
+    assert tiny.ledger.total("checked").calls == 9
+    assert tiny.ledger.total("raised").calls == 4
+    worse = larc.Learner(tiny, slow, Uphill()).begin()
+    worse.update(larc.CandidateLosses("Which? ", ["a", "b"], [0, 1]))
+    assert tiny.ledger.total("raised").calls == 5
 
 
 def test_the_size_of_the_gradient_is_not_the_size_of_the_step():
@@ -85,8 +100,26 @@ def test_a_fitted_episode_moves_no_further_and_costs_nothing():
     done = Descent(length=0.05, steps=30, tolerance=0.01).step(objective, at_zero(2))
     assert float(done.after[1]) <= 0.01
     assert float(done.factors.norm()[0]) == pytest.approx(1.5, rel=1e-5)
-    # Once the second episode is fitted only the first is tried.
-    assert objective.asked[-1] == 1
+    # Once the second episode is fitted only the first is differentiated and tried.
+    alone = objective.asked.index(1)
+    assert set(objective.asked[:alone]) == {2}
+    assert set(objective.asked[alone:]) == {1}
+    assert len(objective.asked[alone:]) > 20
+
+
+def test_a_refused_step_is_not_tried_again():
+    objective = bowls([3.0])
+    start = Factors(torch.full((1, 1, 2), 3.0), torch.full((1, 2, 1), 1e-4))
+    done = Descent(steps=9, tries=3).step(objective, start)  # every length overshoots
+    assert done.factors.equal(start)
+    assert len(objective.asked) == 1 + 3
+
+
+def test_a_gradient_too_small_to_have_a_direction_moves_nothing():
+    """Its squares are lost to float32; divided by their root, it would jump by millions."""
+    objective = bowls([1e-4], [1e-20])
+    done = Descent(length=1.0).step(objective, at_zero(1))
+    assert done.factors.equal(at_zero(1))
 
 
 @given(steps=st.integers(1, 5), tries=st.integers(1, 5), seed=st.integers(0, 99))
@@ -140,6 +173,11 @@ def test_no_update_raises_the_loss_of_its_feedback_on_a_model(tiny, steps):
             ]
         )
         assert all(update.after <= update.loss for update in updates)
+        for task, episode, update in zip(tasks, episodes, updates, strict=True):
+            # Not the rule's own word: read again, alone. A few roundings of numbers below 1.
+            read = episode.read(task.prompt, task.candidates)
+            found = float(expected_risk(read.log(), task.support))
+            assert found == pytest.approx(update.after, abs=1e-5)
     assert any(update.after < update.loss for update in updates)
 
 

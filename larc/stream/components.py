@@ -116,17 +116,17 @@ class Components:
             gone, _ = self.own.popitem(last=False)
             del self.counts[gone]
 
-    def general(self) -> Floats:
-        """Return what is trusted in general: the part of the weights that all contexts share."""
-        general: Floats = self.belief[: self.rows] @ self.common
-        return general
+    def trusted(self, context: str) -> Floats:
+        """Return whom a context trusts now: its weights in every component, as far as believed."""
+        trusted: Floats = self.belief @ self.weights(context)
+        return trusted
 
     def peaks(self, least: int) -> Floats:
         """Return each predictor's greatest weight in any context that has had enough labels."""
         peaks: Floats = np.zeros(self.predictors)
         for context, count in self.counts.items():
             if count >= least:
-                peaks = np.maximum(peaks, self.belief @ self.weights(context))
+                peaks = np.maximum(peaks, self.trusted(context))
         return peaks
 
     def state(self) -> dict[str, Any]:

@@ -123,7 +123,9 @@ class Controller:
     def arrive(self, items: Sequence[Item]) -> dict[str, Update]:
         """Take in labels that arrive together: the states that are awake learn, then trust does."""
         updates = self.session.arrive(items, only=self.awake)
-        self.forecaster.learn([(item.name, item.label) for item in items])
+        # Held history was never asked, so nobody is judged by it.
+        asked = set(self.forecaster.pending)
+        self.forecaster.learn([(item.name, item.label) for item in items if item.name in asked])
         return updates
 
     def drop(self, names: Iterable[str]) -> None:
@@ -133,7 +135,11 @@ class Controller:
         self.forecaster.drop(names & set(self.forecaster.pending))  # held history is not there
 
     def bound(self) -> Bound:
-        """Return the most by which the controller's loss so far can exceed any predictor's."""
+        """Return the most by which the controller's loss so far can exceed any predictor's.
+
+        Over the questions that the predictor answered: of an expert all, of a state those it was
+        awake for.
+        """
         return self.forecaster.bound()
 
     def report(self) -> Trust:
@@ -153,8 +159,14 @@ class Controller:
             raise LarcError(f"{path} is of a session with no controller.") from error
         with whole(path, SESSION_FILE):
             forecaster = Forecaster.from_state(trust)
-        if forecaster.names != self.forecaster.names:
+        own = self.forecaster
+        if (forecaster.names, forecaster.free) != (own.names, own.free):
             raise LarcError(f"{path} is of a controller with other predictors.")
+        if forecaster.settings != own.settings:
+            raise LarcError(
+                f"{path} is of a controller that learns trust by {forecaster.settings}; "
+                "give it the same settings."
+            )
         self.session.restore(path)
         self.forecaster = forecaster
         return notes

@@ -28,9 +28,9 @@ from larc.stream.chains import Chains
 from larc.stream.components import Components
 from larc.stream.naps import Naps, Sleepers
 from larc.stream.outstanding import Outstanding
-from larc.stream.trust import Trust, TrustRecord
+from larc.stream.trust import Trust, TrustRecord, upgraded
 
-_STATE_FORMAT = 1
+_STATE_FORMAT = 2
 # How many groups of answering predictors are remembered, to spare work.
 _GROUPS = 256
 
@@ -130,7 +130,7 @@ class Forecaster:
         self.components = Components(count, chosen.rates, chosen.shares, chosen.contexts)
         self.chains = Chains(count)
         self.sleepers = Sleepers(count, chosen.naps, [self.names.index(name) for name in free])
-        self.trust = TrustRecord(self.names)
+        self.trust = TrustRecord(self.names, chosen.contexts)
         self._groups: dict[tuple[str, ...], _Group] = {}
         self._pending: dict[str, Outstanding] = {}
 
@@ -175,7 +175,7 @@ class Forecaster:
         losses = np.zeros((len(self.names), given.shape[1]))
         losses[group.here] = outcome_losses(given)  # of the others, zeros that get no weight
         weights = self.components.weights(context)
-        main = self.components.belief @ weights
+        main: Floats = self.components.belief @ weights
         chain = self.chains.take()
         net = self.chains.weights[chain]
         used = (net[:-1] + net[-1] * main) * answered
@@ -198,7 +198,7 @@ class Forecaster:
             weights @ likelihoods,
             main @ likelihoods,
         )
-        self.trust.asked(answered, used)
+        self.trust.asked(self._followed(context), answered, used, main)
         shown = zip(self.names, used.tolist(), strict=True)
         return Forecast(
             name, tuple(probabilities), {who: part for who, part in shown if who in predictions}
@@ -219,10 +219,11 @@ class Forecaster:
             outcomes = self._pending[name].outcomes
             if not 0 <= label < outcomes:
                 raise LarcError(f"the label of {name!r} is {label}, outside 0..{outcomes - 1}.")
+        contexts = dict.fromkeys(self._pending[name].context for name, _ in batch)
         for name, label in batch:
             self._learn(self._pending.pop(name), label)
-        if batch:
-            self.trust.settle(self.components.general())
+        for context in dict.fromkeys(map(self._followed, contexts)):
+            self.trust.settle(context, self.components.trusted(context))
 
     def drop(self, names: Collection[str]) -> None:
         """Forget questions whose labels will never come: they cost no loss and teach nothing."""
@@ -238,8 +239,12 @@ class Forecaster:
         gains = (asked.own[label] - losses) * asked.answered
         self.chains.learn(asked.chain, likelihoods, mixture)
         self.components.learn(asked.context, losses, asked.components[:, label], mixture)
-        self.trust.learned(asked.answered, losses, gains)
+        self.trust.learned(self._followed(asked.context), asked.answered, losses, gains)
         self.sleepers.learn(asked.answered, asked.used, gains, self._peaks)
+
+    def _followed(self, context: str) -> str:
+        """Return the context whose trust is followed: one for all, if weights do not depend."""
+        return context if self.settings.contexts else ""
 
     def _peaks(self) -> Floats:
         return self.components.peaks(self.settings.naps.term if self.settings.naps else 0)
@@ -294,11 +299,13 @@ class Forecaster:
         >>> Forecaster.from_state({"format": 0})
         Traceback (most recent call last):
         ...
-        larc.errors.LarcError: this is no state of a forecaster in format 1.
+        larc.errors.LarcError: this is no state of a forecaster in format 2.
         """
-        if state.get("format") != _STATE_FORMAT:
+        if state.get("format") not in (1, _STATE_FORMAT):
             raise LarcError(f"this is no state of a forecaster in format {_STATE_FORMAT}.")
         try:
+            if state["format"] == 1:
+                state = {**state, "trust": upgraded(state["trust"])}
             chosen = dict(state["settings"])
             for field in ("rates", "shares"):
                 chosen[field] = tuple(chosen[field])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,21 +14,24 @@ from larc.stream.brier_game import Floats
 
 @dataclass(frozen=True)
 class Turn:
-    """A moment at which another predictor became the most trusted one.
+    """A moment at which another predictor became the most trusted one in a context.
 
     Attributes
     ----------
+    context
+        Where; one name for all where weights do not depend on it.
     asked, labels
-        The questions asked, and the labels that had arrived.
+        The questions asked by then, and the labels that had arrived, of all contexts.
     before, after
         The two predictors.
     weight
         That of the new one.
     gain
-        How much less than the old one it lost, over the labels since the old one was furthest
-        ahead of it. One that was asleep counts with the forecaster's loss.
+        How much less than the old one it lost there, over the labels since the old one was
+        furthest ahead of it. One that was asleep counts with the forecaster's loss.
     """
 
+    context: str
     asked: int
     labels: int
     before: str
@@ -70,14 +74,32 @@ class Trust:
     turns: tuple[Turn, ...]
 
 
-class TrustRecord:
-    """Adds up what a report needs."""
+@dataclass(eq=False)
+class _Lead:
+    """Who is trusted most in a context, and how far each other has come since he was ahead."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    leader: int
+    gains: Floats
+
+
+class TrustRecord:
+    """Adds up what a report needs.
+
+    Parameters
+    ----------
+    names
+        The predictors.
+    contexts
+        The most contexts to follow; the one that was asked longest ago is given up.
+    """
+
+    def __init__(self, names: Sequence[str], contexts: int = 1) -> None:
         self.names = tuple(names)
-        # Rows: questions, weights, led; labels, losses, regrets; gain on who leads.
-        self._sums: Floats = np.zeros((7, len(self.names)))
-        self._asked = self._labels = self._leader = 0
+        self.limit = max(contexts, 1)
+        # Rows: questions, weights, led; labels, losses, regrets.
+        self._sums: Floats = np.zeros((6, len(self.names)))
+        self._asked = self._labels = 0
+        self._leads: OrderedDict[str, _Lead] = OrderedDict()
         self._turns: list[Turn] = []
 
     @property
@@ -86,38 +108,47 @@ class TrustRecord:
         regrets: Floats = self._sums[5].copy()
         return regrets
 
-    def asked(self, answered: Floats, weights: Floats) -> None:
-        """Count a question, with the weights that were used."""
+    def asked(self, context: str, answered: Floats, used: Floats, trusted: Floats) -> None:
+        """Count a question, with the weights that were used and those its context had earned."""
         self._asked += 1
         self._sums[0] += answered
-        self._sums[1] += weights
-        self._sums[2, int(weights.argmax())] += 1
+        self._sums[1] += used
+        self._sums[2, int(used.argmax())] += 1
+        if context not in self._leads:
+            # A context begins with whoever is trusted as it begins.
+            self._leads[context] = _Lead(int(trusted.argmax()), np.zeros(len(self.names)))
+        self._leads.move_to_end(context)
+        if len(self._leads) > self.limit:
+            self._leads.popitem(last=False)
 
-    def learned(self, answered: Floats, losses: Floats, gains: Floats) -> None:
+    def learned(self, context: str, answered: Floats, losses: Floats, gains: Floats) -> None:
         """Count a label, with the predictors' losses and what those who answered gained."""
         self._labels += 1
         self._sums[3] += answered
         self._sums[4] += losses * answered
         self._sums[5] += gains
-        self._sums[6] += losses[self._leader] - losses
-        np.maximum(self._sums[6], 0.0, out=self._sums[6])
+        lead = self._leads.get(context)
+        if lead is not None:
+            lead.gains = np.maximum(lead.gains + losses[lead.leader] - losses, 0.0)
 
-    def settle(self, weights: Floats) -> None:
-        """See who is trusted most, now that all labels of a batch are learned."""
-        leader, before = int(weights.argmax()), self._leader
+    def settle(self, context: str, weights: Floats) -> None:
+        """See who is trusted most in a context, now that all labels of a batch are learned."""
+        lead = self._leads.get(context)
+        if lead is None:
+            return
+        leader, before = int(weights.argmax()), lead.leader
         # The first of equals leads until another is truly ahead.
         if weights[leader] > weights[before]:
-            weight, gain = float(weights[leader] / weights.sum()), float(self._sums[6, leader])
+            weight, gain = float(weights[leader] / weights.sum()), float(lead.gains[leader])
             old, new = self.names[before], self.names[leader]
-            self._turns.append(Turn(self._asked, self._labels, old, new, weight, gain))
-            self._sums[6] = 0.0
-            self._leader = leader
+            self._turns.append(Turn(context, self._asked, self._labels, old, new, weight, gain))
+            lead.leader, lead.gains = leader, np.zeros(len(self.names))
 
     def report(self) -> Trust:
         """Return standings and turns."""
         standings = {}
         for name, sums in zip(self.names, self._sums.T.tolist(), strict=True):
-            asked, weight, led, labels, loss, regret, _ = sums
+            asked, weight, led, labels, loss, regret = sums
             mean = weight / asked if asked else 0.0
             standings[name] = Standing(int(asked), mean, int(led), int(labels), loss, regret)
         return Trust(standings, tuple(self._turns))
@@ -128,16 +159,27 @@ class TrustRecord:
             "sums": self._sums.tolist(),
             "asked": self._asked,
             "labels": self._labels,
-            "leader": self._leader,
+            # Pairs and not an object: their order decides who is given up.
+            "leads": [[name, own.leader, own.gains.tolist()] for name, own in self._leads.items()],
             "turns": [asdict(turn) for turn in self._turns],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of a record of the same predictors."""
         sums = np.array(state["sums"], dtype=np.float64)
-        if sums.shape != self._sums.shape:
+        leads = [
+            (str(name), _Lead(int(leader), np.array(gains, dtype=np.float64)))
+            for name, leader, gains in state["leads"]
+        ]
+        sizes = {own.gains.shape for _, own in leads}
+        if sums.shape != self._sums.shape or sizes - {(len(self.names),)}:
             raise ValueError("an array has the wrong size")
-        self._sums = sums
+        self._sums, self._leads = sums, OrderedDict(leads)
         self._asked, self._labels = int(state["asked"]), int(state["labels"])
-        self._leader = int(state["leader"])
         self._turns = [Turn(**turn) for turn in state["turns"]]
+
+
+def upgraded(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state of before turns were followed by context: who leads where is found anew."""
+    turns = [{"context": "", **turn} for turn in state["turns"]]
+    return {**state, "sums": state["sums"][:6], "turns": turns, "leads": []}

@@ -46,3 +46,44 @@ def test_nobody_is_trusted_before_there_is_evidence():
     trust = Forecaster(["a", "b"]).report()
     assert trust.turns == ()
     assert trust.standings["a"].mean_weight == 0
+
+
+def test_turns_are_of_the_weights_that_answer():
+    """Each context has a best predictor of its own, and its leader is whom its answers rest on."""
+    questions = skilled(seed=3, count=600, contexts=3, delay=0, predictors=4)
+    forecaster = Forecaster(names_of(questions))
+    # Without delay there is no guard against late labels, so weights used are weights learned.
+    leaders = {}
+    agreed = asked = 0
+    played = play(forecaster, questions)
+    turns = list(forecaster.report().turns)
+    contexts = {question.name: question.context for question in questions}
+    for number, (name, (forecast, _)) in enumerate(played.forecasts.items()):
+        context = contexts[name]
+        while turns and turns[0].asked <= number:
+            leaders[turns[0].context] = turns[0].after
+            turns.pop(0)
+        if context in leaders:
+            asked += 1
+            agreed += max(forecast.weights, key=forecast.weights.get) == leaders[context]
+    assert asked > 350
+    assert agreed > 0.95 * asked  # belief also moves with labels of other contexts
+    assert len({turn.context for turn in forecaster.report().turns}) > 1
+
+
+def test_a_saved_state_of_before_turns_had_contexts_is_still_read():
+    forecaster = Forecaster(["a", "b"])
+    forecaster.predict("q", {"a": [1, 0], "b": [0, 1]})
+    forecaster.learn([("q", 1)])
+    (turn,) = forecaster.report().turns
+    old = forecaster.state()
+    trust = old["trust"]
+    earlier = [{k: v for k, v in one.items() if k != "context"} for one in trust["turns"]]
+    old = {
+        **old,
+        "format": 1,
+        "trust": {"sums": [*trust["sums"], [0, 0]], "asked": 1, "labels": 1, "leader": 1}
+        | {"turns": earlier},
+    }
+    assert Forecaster.from_state(old).report() == forecaster.report()
+    assert turn.after == "b"
