@@ -39,12 +39,21 @@ class Window:
 
 @dataclass(frozen=True)
 class Split:
-    """What a study trains on and what it is audited on, and what was left out of both."""
+    """What a study trains on and what it is audited on, and what was left out.
+
+    Attributes
+    ----------
+    shared_commits, shared_jobs
+        Commits that would be in both, and their jobs.
+    late_jobs
+        Training jobs whose labels arrive after the audit of their repository has begun.
+    """
 
     training: tuple[Job, ...]
     audit: tuple[Job, ...]
     shared_commits: int
     shared_jobs: int
+    late_jobs: int = 0
 
 
 def parse_window(text: str) -> Window:
@@ -106,7 +115,10 @@ def load_queue(name: str) -> dict[str, tuple[Window, Window]]:
 def split_jobs(
     jobs: Iterable[Job], windows: Mapping[str, tuple[Window, Window]] | tuple[Window, Window]
 ) -> Split:
-    """Divide jobs into training and audit, leaving out every commit that would be in both.
+    """Divide jobs into training and audit.
+
+    Left out are every commit that would be in both, and training jobs that were not finished when
+    the first audit job of their repository started: what they became was not known then.
 
     Parameters
     ----------
@@ -134,14 +146,22 @@ def split_jobs(
         training += learned
         audit += test.select(rest)
     both = {_commit(job) for job in training} & {_commit(job) for job in audit}
-    kept = [tuple(job for job in side if _commit(job) not in both) for side in (training, audit)]
-    dropped = len(training) + len(audit) - len(kept[0]) - len(kept[1])
-    if not kept[0] or not kept[1]:
+    apart, tested = (
+        tuple(job for job in side if _commit(job) not in both) for side in (training, audit)
+    )
+    dropped = len(training) + len(audit) - len(apart) - len(tested)
+    begins: dict[str, int] = {}
+    for job in tested:
+        begins[job.repository] = min(job.started_at, begins.get(job.repository, job.started_at))
+    known = tuple(
+        job for job in apart if job.completed_at <= begins.get(job.repository, job.completed_at)
+    )
+    if not known or not tested:
         raise LarcError(
-            f"the windows hold {len(kept[0])} training and {len(kept[1])} audit jobs of the "
+            f"the windows hold {len(known)} training and {len(tested)} audit jobs of the "
             f"repositories {', '.join(sorted(by_repository)) or '(none)'}; both need some."
         )
-    return Split(kept[0], kept[1], len(both), dropped)
+    return Split(known, tested, len(both), dropped, len(apart) - len(known))
 
 
 def _commit(job: Job) -> tuple[str, str]:

@@ -29,7 +29,9 @@ PATH_NOTES = (
     "earlier cases in the prompt, M0 none. PERM_M1 learns from permuted labels and sees the real "
     "cases. ORIGINAL starts from before the training on this task, CALIBRATED adds four label "
     "biases fitted on history to it; both learned from the training labels first, as HEDGE4 did.",
-    "No prediction used a label that had not arrived when its job started.",
+    "Within a repository no prediction used a label that had not arrived when its job started. "
+    "Training pools the repositories, whose windows may lie years apart: this looks back on each "
+    "repository by its own clock, and is no deployment along one calendar.",
 )
 
 
@@ -90,6 +92,11 @@ def _queue(results: CIResults, run: Run) -> Table:
         told += (
             f" {shared['jobs']} jobs of {shared['commits']} commits that were in both windows are "
             "in neither."
+        )
+    if counts and "late" in counts:
+        told += (
+            f" {counts['late']['jobs']} jobs of the training windows that ended after their "
+            "repository's audit had begun are left out."
         )
     columns = ("Repository", "Training jobs", "Training commits", "Audit jobs", "Audit commits")
     names = [label.capitalize() for label in LABELS]

@@ -19,6 +19,7 @@ from larc.reports.prefix import (
 from larc.reports.replays import seed_columns, seed_row
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
+from larc.studies.prefix import WATCHED
 from larc.studies.runs import Run
 
 QUESTION = (
@@ -61,7 +62,7 @@ def answer(results: PrefixResults) -> str:
         f"{scores['CARRY_1']:.4f} with carried updates and {scores['CARRY_TENTH']:.4f} with a "
         f"tenth of each, a gain of {results.verdict.mean:.4f} that {rule} the rule; reset had "
         f"{scores[RESET]:.4f}, HEDGE4 {scores[HEDGE]:.4f}, and {raised:,} of {updates:,} carried "
-        "updates raised the loss of their own batch."
+        f"updates raised the loss of their own batch by more than {ROUNDING:g}."
     )
 
 
@@ -131,8 +132,10 @@ def _first(results: PrefixResults) -> Table:
 
 def _updates(results: PrefixResults) -> Table:
     rows: list[list[Cell]] = []
-    for path in ACTIVE:
+    for path in (*ACTIVE, *WATCHED.values()):
         made = results.made(path)
+        if not made:  # the run had no such path
+            continue
         before, after, moved = (
             np.array([row[name] for row in made]) for name in ("before", "after", "increment")
         )
@@ -142,7 +145,8 @@ def _updates(results: PrefixResults) -> Table:
         "updates",
         "Every update on the batch it learned from, all seeds and repositories: how many, how many "
         f"raised the batch's cross-entropy (by more than {ROUNDING:g}, which rounding can be), its "
-        "mean before and after, and the norm of the increment over both factors.",
+        "mean before and after, and the norm of the increment over both factors. DESCENT is the "
+        "run's carried path of the descending rule; its loss is measured here as the others' is.",
         (
             *("Update path", "Updates", "Raised", "Loss before", "Loss after"),
             *("Increment", "Largest increment"),

@@ -75,7 +75,8 @@ def queue_counts(split: Split) -> dict[str, Any]:
             counts = {"jobs": len(own), "commits": len(set(own))}
             found.setdefault(repository, {})[side] = counts
     shared = {"jobs": split.shared_jobs, "commits": split.shared_commits}
-    return {"repositories": found, "shared": shared}
+    late = {"late": {"jobs": split.late_jobs}} if split.late_jobs else {}
+    return {"repositories": found, "shared": shared, **late}
 
 
 def _within(window: Window, text: str) -> Window:

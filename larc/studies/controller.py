@@ -51,11 +51,15 @@ _PREDICTION = (
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to mix: whose predictions, and how trust is learned; ``None`` for a plain mean."""
+    """One way to mix: whose predictions, and how trust is learned; ``None`` for a plain mean.
+
+    Trust may depend on the workflow of a job, or, ``by_job``, on its workflow and name.
+    """
 
     name: str
     predictors: tuple[str, ...]
     settings: ForecasterSettings | None
+    by_job: bool = False
 
 
 def variants(known: Sequence[str]) -> list[Variant]:
@@ -64,7 +68,8 @@ def variants(known: Sequence[str]) -> list[Variant]:
     Examples
     --------
     >>> [variant.name for variant in variants(["HEDGE4", "prior", "P0M0", "P1M0"])]
-    ['CONTROLLER', 'plain mean', 'no drift', 'no contexts', 'one rate', 'experts', '+ reset']
+    ['CONTROLLER', 'plain mean', 'no drift', 'no contexts', 'contexts by job', 'one rate',
+    'without experts', 'without reset', 'without carried', 'experts', '+ reset']
     """
     groups = {name: tuple(p for p in own if p in known) for name, own in GROUPS.items()}
     groups = {name: own for name, own in groups.items() if own}
@@ -75,8 +80,13 @@ def variants(known: Sequence[str]) -> list[Variant]:
         Variant("plain mean", everybody, None),
         Variant("no drift", everybody, replace(whole, shares=(0.0,))),
         Variant("no contexts", everybody, replace(whole, contexts=0)),
+        Variant("contexts by job", everybody, whole, by_job=True),
         Variant("one rate", everybody, replace(whole, rates=(2.0,))),
     ]
+    for name, own in groups.items():
+        others = tuple(predictor for predictor in everybody if predictor not in own)
+        if others:
+            made.append(Variant(f"without {name}", others, whole))
     sofar: tuple[str, ...] = ()
     for name, own in list(groups.items())[:-1]:  # with the last it is the controller itself
         sofar += own
@@ -120,14 +130,15 @@ def carry_out(
 
 
 def _mixed(saved: bytes, audits: Sequence[ci.Work]) -> Files:
-    said: dict[tuple[int, str], dict[str, Any]] = {}
+    said: dict[tuple[int, str, str], dict[str, Any]] = {}
     for row in from_parquet(saved, "the run's predictions"):
-        said.setdefault((row["seed"], row["name"]), {})[row["path"]] = row["policy"]
+        key = (row["seed"], row["repository"], row["name"])
+        said.setdefault(key, {})[row["path"]] = row["policy"]
     rows: list[list[Any]] = []
     told: list[dict[str, Any]] = []
     for audit in audits:
         items = [job_item(job) for job in audit.audit]
-        own = {item.name: said[audit.seed, item.name] for item in items}
+        own = {item.name: said[audit.seed, item.stream, item.name] for item in items}
         for variant in variants(list(own[items[0].name])):
             made, facts = mix(items, own, variant)
             rows += [
@@ -174,23 +185,26 @@ def mix(
         if isinstance(event, Ask):
             for item in event.items:
                 own = {name: said[item.name][name] for name in variant.predictors}
-                forecast = forecaster.predict(item.name, own, context_of(item))
+                context = context_of(item, by_job=variant.by_job)
+                forecast = forecaster.predict(item.name, own, context)
                 made.append((item, list(forecast.probabilities)))
         else:
             forecaster.learn([(item.name, item.label) for item in event.items])
     return made, _told(forecaster)
 
 
-def context_of(item: Item) -> str:
-    """Return what trust may depend on: the workflow of an item's job."""
+def context_of(item: Item, *, by_job: bool = False) -> str:
+    """Return what trust may depend on: the workflow of an item's job, or that and its name."""
     job: Job = item.source
-    return str(job.workflow_path or job.workflow_id or "")
+    workflow = str(job.workflow_path or job.workflow_id or "")
+    return f"{workflow} {job.job_name}" if by_job else workflow
 
 
 def _told(forecaster: Forecaster) -> dict[str, Any]:
     report = forecaster.report()
     return {
         "bound": asdict(forecaster.bound()),
+        "contexts": forecaster.components.starts,
         "regrets": forecaster.regrets(),
         "trust": asdict(report),
     }
@@ -227,11 +241,9 @@ def perform(work: Live, display: Display | None = None) -> Files:
 
 
 def _live(work: Live, substrate: Substrate, display: Display) -> Files:
-    paths = [
-        path
-        for path in (*ci.TRAINED, *ci.FURTHER)
-        if any(path.name in own for own in GROUPS.values())
-    ]
+    # The states that the run has, so that it is compared with mixing them.
+    kept = (*ci.TRAINED, *(ci.FURTHER if work.settings.further else ()))
+    paths = [path for path in kept if any(path.name in own for own in GROUPS.values())]
     session = ci.audit_session(work.audit, substrate, paths)
     controller = Controller(session, GROUPS["experts"])
     beside = ci.HedgeReference(hedge_after(work.audit.training))

@@ -39,6 +39,8 @@ TENTH = 0.1
 REPLAY = "replay"
 # What the run calls the paths that are repeated, and what they are called here.
 REPEATED = {"P1M1": "CARRY_1", "P0M1": "RESET"}
+# A path of the run, if it has it, whose updates are measured beside them.
+WATCHED = {"DESCENT_M1": "DESCENT"}
 ADDED = (
     PathSpec("CARRY_TENTH", REMEMBERED, "carry", scale=TENTH),
     PathSpec("LATEST_1", REMEMBERED, "latest"),
@@ -150,7 +152,7 @@ def _replay(work: Work, substrate: Substrate, display: Display) -> Files:
         else:
             batch = sum(isinstance(earlier, Arrive) for earlier in events[:number])
             about = [work.audit.seed, event.items[0].stream, batch, event.time, len(event.items)]
-            made = measured(session, event.items, names)
+            made = measured(session, event.items, {**names, **(WATCHED if repeated else {})})
             updates += [[*about, name, *numbers] for name, numbers in made.items()]
         display.update(number, 0.0)
         if checkpoint.due(number):

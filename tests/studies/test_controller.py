@@ -48,6 +48,11 @@ def test_every_job_is_answered_by_every_variant_and_live(source, run):
         assert sum(row["policy"]) == pytest.approx(1, abs=1e-6)  # means of float32 rows
     assert all(named == jobs for named in by_path.values())
     assert {CONTROLLER, LIVE, "plain mean", "no drift", "experts", "+ shrunk"} <= set(by_path)
+    assert {"without carried", "without descending", "contexts by job"} <= set(by_path)
+    told = json.loads((run / "units" / "mixed" / "trust.json").read_text())
+    contexts = {row["variant"]: row.get("contexts") for row in told}
+    assert (contexts[CONTROLLER], contexts["no contexts"]) == (1, 0)  # these have one workflow
+    assert contexts["contexts by job"] > 1
 
 
 def test_regrets_are_within_the_stated_bounds(run):
@@ -113,8 +118,9 @@ def test_stopping_anywhere_changes_nothing(source, run, tmp_path, monkeypatch):
     assert study(source, out) == 130
     monkeypatch.setattr(live.Controller, "ask", ask)
     assert study(source, out) == 0
-    for path in sorted(run.glob("units/live-*/predictions.parquet")):
-        assert (out / path.relative_to(run)).read_bytes() == path.read_bytes()
+    for name in ("predictions.parquet", "trust.json", "ledger.json"):
+        for path in sorted(run.glob(f"units/live-*/{name}")):
+            assert (out / path.relative_to(run)).read_bytes() == path.read_bytes()
 
 
 def test_a_mixture_never_knows_a_label_before_it_arrives(source):

@@ -172,6 +172,17 @@ def test_updates_are_measured_on_their_own_batch(run):
     assert int(table(run, "updates")["CARRY_1"][1]) == sum(raised)
 
 
+def test_descending_updates_of_the_run_are_measured_and_none_raises_its_batch(tmp_path):
+    source = predict(tmp_path, "--further", "yes")
+    assert intervene(source, tmp_path / "prefix") == 0
+    made = list(rows(tmp_path / "prefix", "repeat-*", "updates"))
+    descent = [row for row in made if row["path"] == "DESCENT"]
+    assert len(descent) == len([row for row in made if row["path"] == "CARRY_1"]) == BATCHES
+    assert all(row["after"] <= row["before"] + prefix_results.ROUNDING for row in descent)
+    assert any(row["after"] < row["before"] for row in descent)
+    assert table(tmp_path / "prefix", "updates")["DESCENT"][:2] == [str(BATCHES), "0"]
+
+
 def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
     learner = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=1), larc.SGD(0.5))
     paths = [PathSpec("keep"), PathSpec("last", retention="latest", scale=0.1), PathSpec("other")]
