@@ -48,7 +48,8 @@ class Contrast:
 class EpisodicResults:
     """Everything the tables and figures of an episodic run are made from.
 
-    Risks are fractions of shape ``[seeds, tasks]``, by arm and cell.
+    Risks are fractions of shape ``[seeds, tasks]``, by arm and cell: of the query, and of the
+    ``support``, the very feedback that was learned from.
     """
 
     arms: tuple[str, ...]
@@ -57,6 +58,7 @@ class EpisodicResults:
     families: tuple[str, ...]
     groups: tuple[str, ...]
     risk: dict[tuple[str, str], Array]
+    support: dict[tuple[str, str], Array]
     greedy: dict[tuple[str, str], Array]
     solved: dict[tuple[str, str], Array]
     rule: Array
@@ -85,10 +87,10 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
     families = tuple(row["family"] for row in queries)
     groups = tuple(row["group"] or row["name"] for row in queries)
     names = tuple(row["name"] for row in queries)
-    losses = [np.asarray(row["query"]) for row in queries]
     cells = sorted({cell for _, _, cell, _ in policies})
 
-    def measured(measure: Any) -> dict[tuple[str, str], Array]:
+    def measured(measure: Any, of: str = "query") -> dict[tuple[str, str], Array]:
+        losses = [np.asarray(row[of]) for row in queries]
         return {
             (arm, cell): np.array(
                 [
@@ -117,6 +119,7 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         families=families,
         groups=groups,
         risk=risk,
+        support=measured(expected_error, "support"),
         greedy=measured(greedy_error),
         solved=measured(all_correct),
         rule=rule,

@@ -56,6 +56,13 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     ]
     assert evaluated[0] == 2 * episodes  # two steps of SGD, an evaluation each
     assert evaluated[1] >= 4 * 2 * episodes  # every step is a gradient and at least one trial
+    # And not by the rule's own word: the probabilities that were read afterwards say the same.
+    fitted = [line.split(",") for line in (other / "tables" / "support.csv").open()][1:]
+    assert len(fitted) == 6
+    for arm, feedback, count, before, after, raised in fitted:
+        assert int(count) == episodes // 2
+        if feedback == "Real":
+            assert (float(after) < float(before), int(raised)) == (True, 0), arm
     assert "checked" not in (trained / "tables" / "ledger.md").read_text()  # SGD does not look
 
 
