@@ -57,7 +57,8 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     assert evaluated[0] == 2 * episodes  # two steps of SGD, an evaluation each
     assert evaluated[1] >= 4 * 2 * episodes  # every step is a gradient and at least one trial
     # And not by the rule's own word: the probabilities that were read afterwards say the same.
-    fitted = [line.split(",") for line in (other / "tables" / "support.csv").open()][1:]
+    lines = (other / "tables" / "support.csv").read_text().splitlines()
+    fitted = [line.split(",") for line in lines[1:]]
     assert len(fitted) == 6
     for arm, feedback, count, before, after, raised in fitted:
         assert int(count) == episodes // 2
