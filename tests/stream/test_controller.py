@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 import larc
 from larc.stream import Item, PathSpec, PlainRoom
@@ -61,7 +62,7 @@ def test_its_loss_stays_within_the_bound_of_every_predictor(tiny):
         assert controller.forecaster.regrets()[name] == pytest.approx(mine - theirs)
 
 
-def test_a_state_that_was_ruled_out_costs_nothing_and_can_come_back(tiny):
+def test_a_state_that_was_ruled_out_is_not_computed_and_can_come_back(tiny):
     said = {"oracle": [0.0, 1.0, 0.0]}
     substrate = larc.load_substrate("tiny")
     controller = controller_on(substrate, experts=("oracle",), settings=SLEEPY)
@@ -112,6 +113,9 @@ def test_what_cannot_be_restored_changes_nothing(tiny, tmp_path):
     controller.save(tmp_path / "mine")
     other = controller_on(tiny, experts=("oracle",))
     start = other.session.episodes["carry"].factors
+    sleepy = controller_on(tiny, settings=SLEEPY)
+    with pytest.raises(larc.LarcError, match="give it the same settings"):
+        sleepy.restore(tmp_path / "mine")
     for name, problem in (("plain", "no controller"), ("mine", "other predictors")):
         with pytest.raises(larc.LarcError, match=problem):
             other.restore(tmp_path / name)
@@ -128,7 +132,10 @@ def test_experts_answer_every_question(tiny):
 
 
 def test_questions_without_labels_are_dropped_and_change_nothing(tiny):
-    """What is asked after a dropped question is answered as if that had never been asked."""
+    """What is asked once a question is dropped is answered as if that had never been asked.
+
+    Nothing else was asked while it was awaited; what is would be guarded against its late label.
+    """
     plain, dropping = controller_on(tiny), controller_on(tiny)
     run(plain, range(4))
     run(dropping, range(2))
@@ -145,6 +152,17 @@ def test_questions_without_labels_are_dropped_and_change_nothing(tiny):
     dropping.drop(["050", "060"])
     assert not dropping.session.pending
     assert not dropping.forecaster.pending
+
+
+def test_labels_of_held_history_teach_the_states_and_judge_nobody(tiny):
+    controller = controller_on(tiny)
+    controller.session.hold([item(60)])
+    before = controller.session.episodes["carry"].factors.B.clone()
+    updates = controller.arrive([item(60)])
+    assert "carry" in updates
+    assert not torch.equal(controller.session.episodes["carry"].factors.B, before)
+    assert controller.forecaster.components.learned == 0
+    assert not controller.session.pending
 
 
 @pytest.mark.parametrize("wrong", [[0.5, 0.6, 0.1], [0.5, 0.5]])
