@@ -38,13 +38,15 @@ class Predictions:
     """The policy of every task in every cell, made without opening a query.
 
     Each cell has one array of probabilities per task. The two reset cells are one read: a
-    deterministic read of the same state cannot tell which feedback was forgotten.
+    deterministic read of the same state cannot tell which feedback was forgotten. ``evaluations``
+    says how often the model evaluated each task's real feedback.
     """
 
     real_keep: list[Probabilities]
     real_reset: list[Probabilities]
     sham_keep: list[Probabilities]
     sham_reset: list[Probabilities]
+    evaluations: list[int]
 
 
 def predict(
@@ -67,9 +69,10 @@ def predict(
     seeds = [np.random.SeedSequence([seed, number]) for number in range(len(tasks))]
     real = [learner.begin() for _ in tasks]
     sham = [learner.begin(int(own.generate_state(1, np.uint64)[0])) for own in seeds]
+    evaluations = [0] * len(tasks)
     with ledger.operation("support"):
         for _ in range(inner_steps):
-            learner.update_many(
+            updates = learner.update_many(
                 [
                     *((episode, _support(task)) for episode, task in zip(real, tasks, strict=True)),
                     *(
@@ -78,6 +81,8 @@ def predict(
                     ),
                 ]
             )
+            for number in range(len(tasks)):  # the real ones come first
+                evaluations[number] += updates[number].evaluations
     start = learner.begin()
     with ledger.operation("query"):
         reads = learner.read_many(
@@ -90,7 +95,7 @@ def predict(
     policies = [read.double().numpy() for read in reads]
     count = len(tasks)
     kept, reset, misled = (policies[i * count : (i + 1) * count] for i in range(3))
-    return Predictions(kept, reset, misled, reset)
+    return Predictions(kept, reset, misled, reset, evaluations)
 
 
 def _support(task: Task, sham: np.random.Generator | None = None) -> CandidateLosses:

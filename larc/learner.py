@@ -47,11 +47,14 @@ class Update:
         How far the factors moved.
     after
         The loss after it, if the rule looked: `Descent` does, `SGD` does not.
+    evaluations
+        How often the model evaluated the feedback for it.
     """
 
     loss: float
     distance: float
     after: float | None = None
+    evaluations: int = 1
 
 
 class Episode:
@@ -241,7 +244,8 @@ class Learner:
         if after.after is not None:
             reached = after.after.tolist()
             self.substrate.ledger.check(losses, after.after.tolist())
-        return [Update(*one) for one in zip(losses, moved, reached, strict=True)]
+        spent = [1] * len(episodes) if after.evaluations is None else after.evaluations.tolist()
+        return [Update(*one) for one in zip(losses, moved, reached, spent, strict=True)]
 
     def resume(self, path: str | Path) -> Episode:
         """Return a saved episode where it stopped, refusing one bound to anything else."""

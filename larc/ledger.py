@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 KINDS = ("below", "mixer", "head", "backward")
-EVALUATED, CHECKED, RAISED = "evaluated", "checked", "raised"
+CHECKED, RAISED = "checked", "raised"
 
 
 @dataclass
@@ -27,8 +27,7 @@ class Entry:
 class Ledger:
     """Counts the work of a substrate: ``below`` and ``mixer`` forwards, ``head``, ``backward``.
 
-    Beside the work it counts how often a piece of feedback was ``evaluated``, whatever it shared a
-    forward with, and steps whose loss was ``checked`` afterwards and ``raised``.
+    Beside the work it counts steps whose loss was ``checked`` afterwards, and ``raised``.
 
     Examples
     --------
@@ -47,10 +46,10 @@ class Ledger:
         self._operation = "other"
         self._since = time.perf_counter()
 
-    def add(self, kind: str, physical: int, effective: int, calls: int = 1) -> None:
-        """Charge a call, or several, to the operation under way."""
+    def add(self, kind: str, physical: int, effective: int) -> None:
+        """Charge one call to the operation under way."""
         entry = self.entries.setdefault((self._operation, kind), Entry())
-        entry.calls += calls
+        entry.calls += 1
         entry.physical += physical
         entry.effective += effective
 

@@ -10,7 +10,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from larc.ledger import EVALUATED
 from larc.residual import Factors
 from larc.scoring import Feedback, Limits, Question, ask, chunks, energies
 from larc.substrate.frozen import Substrate
@@ -80,7 +79,6 @@ class FeedbackObjective:
 
     def losses(self, factors: Factors) -> Tensor:
         """Return each episode's mean loss, ``[episodes]``, differentiable."""
-        self.substrate.ledger.add(EVALUATED, 0, 0, len(self.feedback))
         total = torch.zeros(self.episodes, device=factors.A.device)
         for chunk in chunks(self.substrate, self.questions):
             owners = [self.owners[piece] for piece in chunk]
@@ -97,7 +95,6 @@ class FeedbackObjective:
         speak of it: they differ only in how they weigh its candidates' energies. Chunks are
         differentiated one after the other, so memory does not grow with the feedback.
         """
-        self.substrate.ledger.add(EVALUATED, 0, 0, len(self.feedback))
         # Whatever the caller is in the middle of, a gradient is wanted here.
         with torch.inference_mode(False), torch.enable_grad():
             total = torch.zeros(self.episodes, device=factors.A.device)

@@ -44,11 +44,14 @@ class Stepped:
         Each episode's loss before the update.
     after
         Each one's loss after it, if the rule looked.
+    evaluations
+        How often the feedback of each was evaluated, if not once.
     """
 
     factors: Factors
     losses: Tensor
     after: Tensor | None = None
+    evaluations: Tensor | None = None
 
 
 class UpdateRule(Protocol):
@@ -154,6 +157,7 @@ class Descent:
         """
         active = torch.arange(len(factors.A), device=factors.A.device)
         first = after = reach = torch.empty(0)
+        spent = torch.zeros_like(active)
         for number in range(self.steps):
             asked: Objective = objective if number == 0 else objective.select(active.tolist())
             here = factors if number == 0 else factors.at(active)
@@ -171,9 +175,10 @@ class Descent:
             size = gradients.norm()
             slope = torch.where(size > _LEAST, -1 / size.clamp_min(_LEAST), 0.0)
             downhill = _scaled(gradients, slope)
-            lengths, after[active] = self._accepted(
+            lengths, after[active], tries = self._accepted(
                 asked, here.copy(), downhill.copy(), losses, reach[active]
             )
+            spent[active] += 1 + tries
             moves = _scaled(downhill, lengths)
             factors = Factors(
                 factors.A.index_add(0, active, moves.A), factors.B.index_add(0, active, moves.B)
@@ -184,7 +189,7 @@ class Descent:
             active = active[(lengths > 0) & (after[active] > self.tolerance)]
             if not len(active):
                 break
-        return Stepped(factors, first, after)
+        return Stepped(factors, first, after, spent)
 
     def _accepted(
         self,
@@ -193,9 +198,10 @@ class Descent:
         downhill: Factors,
         losses: Tensor,
         reach: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return for each episode the length it may go, 0 for none, and its loss there."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return for each episode the length it may go, 0 for none, its loss there, and tries."""
         lengths, after, reach = torch.zeros_like(losses), losses.clone(), reach.clone()
+        tries = torch.zeros(len(losses), dtype=torch.long, device=losses.device)
         trying = torch.nonzero(losses > self.tolerance)[:, 0]
         for _ in range(self.tries):
             if not len(trying):
@@ -204,6 +210,7 @@ class Descent:
             there = before.combine(_scaled(downhill.at(trying), reach[trying]), torch.add)
             with torch.no_grad():
                 reached = objective.select(trying.tolist()).losses(there)
+            tries[trying] += 1
             good = reached <= losses[trying]
             if self.radius is not None:
                 good &= product_norm(there) <= product_norm(before).clamp_min(self.radius)
@@ -211,7 +218,7 @@ class Descent:
             lengths[taken], after[taken] = reach[taken], reached[good]
             trying = trying[~good]
             reach[trying] *= self.shrink
-        return lengths, after
+        return lengths, after, tries
 
 
 def _scaled(factors: Factors, by: Tensor) -> Factors:

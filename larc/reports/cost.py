@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from larc.ledger import CHECKED, EVALUATED, KINDS, RAISED
+from larc.ledger import CHECKED, KINDS, RAISED
 from larc.reports.tables import Cell, Table
 from larc.studies.runs import Run, read_json
 
@@ -23,16 +23,6 @@ def ledger(run: Run) -> list[dict[str, Any]]:
         {"operation": operation, "kind": kind, **{count: own[count] for count in COUNTS}}
         for (operation, kind), own in sorted(totals.items())
     ]
-
-
-def calls(run: Run, units: str, operation: str, kind: str) -> int:
-    """Return the calls of one kind that units whose names begin alike made for one operation."""
-    return sum(
-        int(row["calls"])
-        for unit, rows in _files(run, "ledger.json").items()
-        for row in rows
-        if unit.startswith(units) and (row["operation"], row["kind"]) == (operation, kind)
-    )
 
 
 def milliseconds(run: Run, units: str, operation: str) -> int:
@@ -69,10 +59,6 @@ def _ledger_table(ledger: list[dict[str, Any]]) -> Table:
         chosen = [row for row in ledger if row["kind"] == kind]
         rows.append(["total", kind, *(sum(row[count] for row in chosen) for count in COUNTS)])
     caption = "Model work of all units: calls, and positions with and without padding."
-    if any(row["kind"] == EVALUATED for row in ledger):
-        caption += (
-            " Evaluated counts pieces of feedback, of which several may have shared a forward."
-        )
     if checked:
         caption += (
             " Steps on feedback are checked where their rule looks at the loss after them, and "

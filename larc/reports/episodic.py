@@ -178,6 +178,24 @@ def _contrasts(
     return tuple(contrasts)
 
 
+def less_error(than: EpisodicResults, results: EpisodicResults, arm: str) -> Contrast | None:
+    """Return how much lower an arm's error after feedback is than another run's, paired by group.
+
+    Nothing where the two did not answer the same tasks with the same seeds, or one lacks the arm.
+    """
+    alike = than.names == results.names and than.seeds == results.seeds
+    if not alike or arm not in than.arms:
+        return None
+    gain = (than.risk[arm, "real_keep"] - results.risk[arm, "real_keep"]).T
+    means = group_means(np.c_[gain, gain.mean(1)], results.families, results.groups)
+    found = bootstrap_intervals(
+        means.values, means.families, seed=BOOTSTRAP_SEED, resamples=results.resamples
+    )
+    estimates = 100 * found.estimate
+    lower, upper = 100 * float(found.lower[-1]), 100 * float(found.upper[-1])
+    return Contrast(f"{arm} less error", estimates[:-1], float(estimates[-1]), lower, upper)
+
+
 def _select(
     contrasts: Sequence[Contrast],
     objectives: Sequence[str],

@@ -92,6 +92,12 @@ def _made_from(run: Run) -> list[str]:
         f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
         f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."
     ]
+    held_out = settings.get("held_out", "development")
+    if held_out != "development":
+        said.append(
+            f"What is predicted are {held_out} groups, to choose settings by: its scores are no "
+            "result, and with so few groups an interval is little more than their range."
+        )
     if settings["substrate"] == "tiny":
         said.append(
             "That model is small and random: such a run shows that the machinery works, and says "

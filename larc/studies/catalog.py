@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -248,7 +249,7 @@ def variation_name(values: Mapping[str, str]) -> str:
     >>> variation_name({"boundary": "20", "rule": "sgd:0.1"})
     'boundary=20,rule=sgd_0.1'
     """
-    return ",".join(f"{name}={value.replace(':', '_')}" for name, value in values.items())
+    return ",".join(f"{name}={re.sub('[:/]', '_', value)}" for name, value in values.items())
 
 
 def command_of(run: Run) -> str:

@@ -49,6 +49,11 @@ class Work:
 
 def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: Execution) -> None:
     """Do whatever a run still lacks, in the order of evidence."""
+    if getattr(parse_rule(settings.rule), "steps", 1) > 1:
+        raise LarcError(
+            f"--rule {settings.rule} takes several steps on one piece of feedback; give one step "
+            "and --inner-steps: sham feedback is dealt anew at each."
+        )
     display = Display()
     trainings = [
         Work(f"train-{arm}-{seed}", settings, arm, seed, tasks.training)
@@ -204,4 +209,6 @@ def _predict(work: Work, substrate: Substrate, display: Display) -> Files:
             )
         policies["text"] = [read.double().numpy() for read in reads]
     content = predictions_content(work.arm, work.seed, work.names, work.tasks, policies)
-    return {"predictions.parquet": content}
+    # One number for each task: what its feedback took.
+    spent = {"evaluations": found.evaluations}
+    return {"predictions.parquet": content, "feedback.json": as_json(spent)}

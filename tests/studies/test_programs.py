@@ -1,5 +1,6 @@
 """The program-selection study, run from its command on the tiny model."""
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -225,6 +226,16 @@ def test_a_sweep_is_one_command_with_one_report(tmp_path, capsys):
     assert table.count("| adapted |") == 4
     assert "| boundary | rule | Arm |" in table
     assert (out / "boundary=2,rule=sgd_0.1" / "report.md").exists()
+    # Settings are compared by error, paired: against the first combination, arm by arm.
+    with (out / "tables" / "sweep.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["Arm"] == "adapted"]
+    assert rows[0]["Lower than the first"] == ""
+    for row in rows[1:]:
+        lower = float(rows[0]["Keep"]) - float(row["Keep"])
+        assert float(row["Lower than the first"]) == pytest.approx(lower, abs=1e-5)
+        low, high = map(float, row["Its interval"].strip("[]").split(", "))
+        assert low - 0.01 <= lower <= high + 0.01
+        assert float(row["Evaluations"]) == 2
     assert main(["verify", str(out)]) == 0
 
 

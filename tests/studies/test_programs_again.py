@@ -7,9 +7,8 @@ import pytest
 import larc
 from larc.cli import main
 from larc.programs import split_groups
-from larc.reports import cost
 from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run
+from larc.studies.runs import Run, read_json
 
 SMALL = ["--seeds", "2026092811", "--training-groups", "1", "--development-groups", "1"]
 
@@ -52,10 +51,11 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     assert f"| total | checked | {4 * targets} |" in told
     assert "| total | raised | 0 |" in told
     evaluated = [
-        cost.calls(Run(out), "predict-adapted", "support", "evaluated") for out in (trained, other)
+        read_json(out / "units" / "predict-adapted-2026092811" / "feedback.json")["evaluations"]
+        for out in (trained, other)
     ]
-    assert evaluated[0] == 2 * episodes  # two steps of SGD, an evaluation each
-    assert evaluated[1] >= 4 * 2 * episodes  # every step is a gradient and at least one trial
+    assert evaluated[0] == [2] * (episodes // 2)  # two steps of SGD, an evaluation each
+    assert min(evaluated[1]) >= 4 * 2  # every step is a gradient and at least one trial
     # And not by the rule's own word: the probabilities that were read afterwards say the same.
     lines = (other / "tables" / "support.csv").read_text().splitlines()
     fitted = [line.split(",") for line in lines[1:]]
@@ -88,6 +88,7 @@ def test_which_states_it_started_from_is_on_record(trained, tmp_path, capsys):
         (["--boundary", "1"], "give --boundary 0 --rank 4"),
         (["--objectives", "exact"], "no state of the exact objective"),
         (["--seeds", "7"], "with seed 7"),
+        (["--rule", "descent:1.0:8"], "give one step and --inner-steps"),
     ],
 )
 def test_states_that_are_not_there_are_refused_before_anything_is_made(
@@ -117,6 +118,7 @@ def test_training_starts_from_them(trained, tmp_path):
     assert study(out, "--start", trained, "--updates", 1) == 0
     content = Run(out).unit_file("train-adapted-2026092811", "slow.safetensors")
     assert larc.SlowState.from_bytes(content).version == 3
+    assert main(["verify", str(out)]) == 0
 
 
 def test_settings_are_chosen_on_preflight_groups(tmp_path):
@@ -126,3 +128,18 @@ def test_settings_are_chosen_on_preflight_groups(tmp_path):
     apart = {group.name for group in split_groups("preflight")}
     assert len(rows) == 8
     assert {row["group"] for row in rows} <= apart
+    assert "preflight groups, to choose settings by" in (out / "report.md").read_text()
+
+
+def test_settings_are_chosen_on_training_groups(tmp_path):
+    out = tmp_path / "choosing"
+    assert study(out, "--updates", 0, "--held-out", "training", "--objectives", "adapted") == 0
+    rows = from_parquet(Run(out).unit_file("queries", "queries.parquet"), "queries")
+    assert {row["group"] for row in rows} <= {group.name for group in split_groups("training")}
+
+
+def test_a_sweep_over_paths_is_one_directory_deep(trained, tmp_path):
+    out = tmp_path / "sweep"
+    assert study(out, "--updates", 0, "--objectives", "adapted", "--sweep", f"start={trained}") == 0
+    assert (out / "report.html").exists()
+    assert main(["verify", str(out)]) == 0
