@@ -239,11 +239,8 @@ class Learner:
         for number, episode in enumerate(episodes):
             episode.factors = after.factors.at(number).copy()
             episode.step += 1
-        losses = after.losses.tolist()
-        reached: list[float | None] = [None] * len(episodes)
-        if after.after is not None:
-            reached = after.after.tolist()
-            self.substrate.ledger.check(losses, after.after.tolist())
+        losses, reached = after.losses.tolist(), after.reached()
+        self.substrate.ledger.check(losses, reached)
         spent = [1] * len(episodes) if after.evaluations is None else after.evaluations.tolist()
         return [Update(*one) for one in zip(losses, moved, reached, spent, strict=True)]
 

@@ -53,12 +53,13 @@ class Ledger:
         entry.physical += physical
         entry.effective += effective
 
-    def check(self, before: Sequence[float], after: Sequence[float]) -> None:
+    def check(self, before: Sequence[float], after: Sequence[float | None]) -> None:
         """Count steps whose loss was looked at afterwards, and those of them that raised it."""
         for earlier, later in zip(before, after, strict=True):
-            self.add(CHECKED, 0, 0)
-            if later > earlier:
-                self.add(RAISED, 0, 0)
+            if later is not None:
+                self.add(CHECKED, 0, 0)
+                if later > earlier:
+                    self.add(RAISED, 0, 0)
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:

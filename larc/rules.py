@@ -53,6 +53,10 @@ class Stepped:
     after: Tensor | None = None
     evaluations: Tensor | None = None
 
+    def reached(self) -> list[float | None]:
+        """Return each episode's loss after the update; ``None`` where the rule did not look."""
+        return [None] * len(self.losses) if self.after is None else self.after.tolist()
+
 
 class UpdateRule(Protocol):
     """What an episode binds: a function from feedback and factors to the next factors.

@@ -271,8 +271,7 @@ class Trainer(SlowTrainer):
                 for _ in range(self.settings.inner_steps):
                     made = self.settings.rule.step(steps_on, fast, differentiable=exact)
                     fast = made.factors
-                    if made.after is not None:
-                        ledger.check(made.losses.tolist(), made.after.tolist())
+                    ledger.check(made.losses.tolist(), made.reached())
             with ledger.operation("query"):
                 if exact:
                     losses = query.losses(fast)

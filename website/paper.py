@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from larc.reports.ci import contrasts
 from larc.reports.replays import seed_row
 from larc.reports.tables import Cell
 
@@ -85,18 +86,8 @@ PAPER: dict[str, tuple[tuple[Cell, ...], ...]] = {
 def _effects() -> tuple[tuple[Cell, ...], ...]:
     """Return the contrasts of the paper's replay, from its table's rounded losses."""
     loss = {str(row[0]): np.array(row[1:4], dtype=float) for row in PAPER["replay"][1:]}
-    gains = {
-        "G: reset minus keep, with memory": loss["P0M1"] - loss["P1M1"],
-        "G: reset minus keep, without memory": loss["P0M0"] - loss["P1M0"],
-        "D: permuted minus real": loss["PERM_M1"] - loss["P1M1"],
-        "Memory at reset": loss["P0M0"] - loss["P0M1"],
-        "Memory when kept": loss["P1M0"] - loss["P1M1"],
-        "Policy by memory": loss["P1M0"] - loss["P1M1"] - loss["P0M0"] + loss["P0M1"],
-        "HEDGE4 minus P1M1": loss["HEDGE4"] - loss["P1M1"],
-        "HEDGE4 minus P0M1": loss["HEDGE4"] - loss["P0M1"],
-    }
     columns = ("Contrast", "2811", "2812", "2813", "Mean", "Seed SD")
-    return (columns, *(tuple(seed_row(by_seed, name)) for name, by_seed in gains.items()))
+    return (columns, *(tuple(seed_row(gain, name)) for name, gain in contrasts(loss).values()))
 
 
 PAPER["effects"] = _effects()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,11 @@ class CIResults:
         """Return a path's loss by seed, with the primary weights."""
         return self.loss[path] @ self.primary
 
+    @property
+    def path_scores(self) -> dict[str, Array]:
+        """The loss by seed of every path that contrasts are made of."""
+        return {path: self.scores(path) for path in PATHS}
+
 
 def load_results(run: Run) -> CIResults:
     """Read a run's saved predictions and score them."""
@@ -102,9 +107,14 @@ def load_results(run: Run) -> CIResults:
     )
 
 
-def contrasts(results: CIResults) -> dict[str, tuple[str, Array]]:
-    """Return the differences that are asked about: a short name, the whole name, and by seed."""
-    score = {path: results.scores(path) for path in PATHS}
+def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
+    """Return the differences that are asked about: a short name, the whole name, and by seed.
+
+    Parameters
+    ----------
+    score
+        The loss of each path by seed.
+    """
     kept = score["P0M1"] - score["P1M1"]
     plain = score["P0M0"] - score["P1M0"]
     return {

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from larc.evaluation import Reliability, expected_calibration_error
 from larc.reports.charts import Figure, Line, Lines, Rows, Value, reliability_chart
 from larc.reports.ci import SHOWN, Array, CIResults, contrasts, path_bins
+from larc.reports.replays import short_seed
 
 # A line of more points says nothing more.
 POINTS = 240
@@ -49,7 +50,7 @@ def _by_seed(results: CIResults, row: str, values: Array) -> list[Value]:
     if len(results.seeds) == 1:
         return [Value(row, float(values[0]))]
     named = zip(results.seeds, values, strict=True)
-    found = [Value(row, float(value), series=str(seed)[-4:]) for seed, value in named]
+    found = [Value(row, float(value), series=short_seed(seed)) for seed, value in named]
     return [*found, Value(row, float(values.mean()), series="mean")]
 
 
@@ -62,7 +63,7 @@ def _paths_chart(results: CIResults) -> Rows:
 def _effects_chart(results: CIResults) -> Rows:
     values = [
         value
-        for name, (_, by_seed) in contrasts(results).items()
+        for name, (_, by_seed) in contrasts(results.path_scores).items()
         for value in _by_seed(results, name, by_seed)
     ]
     label = "Difference of half-Brier loss"
@@ -93,7 +94,7 @@ def _time_chart(results: CIResults, repository: str, inside: NDArray[np.bool_]) 
         summed = more[:, order].cumsum(axis=1)[:, ends].tolist()
         if len(results.seeds) > 1:
             lines += [
-                Line(series, places, [0.0, *own], note=str(seed)[-4:], faint=True)
+                Line(series, places, [0.0, *own], note=short_seed(seed), faint=True)
                 for seed, own in zip(results.seeds, summed, strict=True)
             ]
         lines.append(Line(series, places, [0.0, *np.mean(summed, axis=0).tolist()]))

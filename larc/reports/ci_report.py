@@ -124,7 +124,7 @@ def _effects(results: CIResults) -> Table:
         "Differences of half-Brier loss by seed; positive is favourable to what comes second. "
         f"{success(results)}",
         seed_columns(results.seeds, "Contrast"),
-        [seed_row(by_seed, name) for name, by_seed in contrasts(results).values()],
+        [seed_row(by_seed, name) for name, by_seed in contrasts(results.path_scores).values()],
         digits=4,
     )
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from larc.errors import LarcError
 from larc.evaluation import Verdict, brier_success, half_brier, nested_weights
 from larc.reports.charts import Figure, Rows, Value
-from larc.reports.replays import seed_columns, seed_row
+from larc.reports.replays import replayed_settings, seed_columns, seed_row, short_seed
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
 from larc.studies.controller import CONTROLLER, GROUPS, LIVE, MIXED, REPLAY
@@ -83,7 +83,7 @@ def load_results(run: Run) -> ControllerResults:
         own = from_parquet(run.unit_file(unit, "predictions.parquet"), unit)[0]
         about = {"seed": own["seed"], "repository": own["repository"], "variant": LIVE}
         told.append({**about, **json.loads(run.unit_file(unit, "trust.json"))})
-    facts = json.loads(run.unit_file(REPLAY, "run.json"))["settings"]
+    facts = replayed_settings(run)
     seeds = tuple(facts["seeds"])
     jobs = {(r["repository"], r["name"]): r for r in rows if r["seed"] == seeds[0]}
     keys = sorted(jobs)
@@ -191,7 +191,7 @@ def _bounds(results: ControllerResults) -> Table:
         best = max(row["regrets"], key=row["regrets"].get)
         regret, worst, bound = row["regrets"][HEDGE], row["regrets"][best], row["bound"]["total"]
         numbers = (regret, worst, best, bound, _word(worst <= bound))
-        rows.append([row["variant"], row["repository"], str(row["seed"])[-4:], *numbers])
+        rows.append([row["variant"], row["repository"], short_seed(row["seed"]), *numbers])
     return Table(
         "bounds",
         "Regret against HEDGE4, and the largest against any predictor over the jobs that one "
@@ -209,7 +209,7 @@ def _trust(results: ControllerResults) -> Table:
         standings = row["trust"]["standings"]
         for name, own in sorted(standings.items(), key=lambda pair: -pair[1]["mean_weight"])[:6]:
             mean = own["loss"] / own["labels"] if own["labels"] else None
-            where = (row["variant"], row["repository"], str(row["seed"])[-4:], name)
+            where = (row["variant"], row["repository"], short_seed(row["seed"]), name)
             rows.append([*where, own["asked"], own["mean_weight"], own["led"], mean])
     return Table(
         "trust",
@@ -227,7 +227,7 @@ def _trust(results: ControllerResults) -> Table:
 def _turns(results: ControllerResults) -> Table:
     rows: list[list[Cell]] = []
     for row in _whole(results):
-        where = (row["variant"], row["repository"], str(row["seed"])[-4:])
+        where = (row["variant"], row["repository"], short_seed(row["seed"]))
         turns = row["trust"]["turns"]
         rows += [
             [*where, t["labels"], t["before"], t["after"], t["weight"], t["gain"]]
@@ -249,19 +249,19 @@ def _turns(results: ControllerResults) -> Table:
 
 def _naps(results: ControllerResults) -> Table:
     """Return who slept: the answers that states gave and were spared, and how often they woke."""
-    states = [name for own in list(GROUPS.values())[1:] for name in own]
+    live = [row for row in results.told if row["variant"] == LIVE]
+    possible = [name for own in list(GROUPS.values())[1:] for name in own]
+    states = [name for name in possible if name in live[0]["trust"]["standings"]]
     rows: list[list[Cell]] = []
-    for row in results.told:
-        if row["variant"] != LIVE:
-            continue
+    for row in live:
         standings, awake = row["trust"]["standings"], [set(names) for _, names in row["awake"]]
-        own = [standings[name] for name in states if name in standings]
+        own = [standings[name] for name in states]
         questions = max(standing["asked"] for standing in standings.values())
         answered = sum(standing["asked"] for standing in own)
         put = sum(len(earlier - later) for earlier, later in pairwise(awake))
         woken = sum(len(later - earlier) for earlier, later in pairwise(awake))
         spared = 1 - answered / (questions * len(own))
-        where = (row["repository"], str(row["seed"])[-4:])
+        where = (row["repository"], short_seed(row["seed"]))
         rows.append([*where, questions, answered, 100 * spared, put, woken, len(awake[-1])])
     return Table(
         "naps",

@@ -43,6 +43,11 @@ class Contrast:
     lower: float
     upper: float
 
+    @property
+    def interval(self) -> str:
+        """The interval as tables show it."""
+        return f"[{self.lower:.2f}, {self.upper:.2f}]"
+
 
 @dataclass(frozen=True, eq=False)
 class EpisodicResults:
@@ -155,6 +160,13 @@ def _contrasts(
     for arm in arms:
         columns[f"{arm} G"] = retention_gain(cells[arm])
         columns[f"{arm} D"] = binding_gain(cells[arm])
+    return _resampled(columns, families, groups, resamples)
+
+
+def _resampled(
+    columns: dict[str, Array], families: Sequence[str], groups: Sequence[str], resamples: int
+) -> tuple[Contrast, ...]:
+    """Return gains ``[tasks, seeds]`` by name as contrasts, with intervals over groups."""
     # One bootstrap for all contrasts, each with its seeds: everything stays paired.
     stacked = np.concatenate([np.c_[v, v.mean(1)] for v in columns.values()], axis=1)
     means = group_means(stacked, families, groups)
@@ -187,13 +199,9 @@ def less_error(than: EpisodicResults, results: EpisodicResults, arm: str) -> Con
     if not alike or arm not in than.arms:
         return None
     gain = (than.risk[arm, "real_keep"] - results.risk[arm, "real_keep"]).T
-    means = group_means(np.c_[gain, gain.mean(1)], results.families, results.groups)
-    found = bootstrap_intervals(
-        means.values, means.families, seed=BOOTSTRAP_SEED, resamples=results.resamples
-    )
-    estimates = 100 * found.estimate
-    lower, upper = 100 * float(found.lower[-1]), 100 * float(found.upper[-1])
-    return Contrast(f"{arm} less error", estimates[:-1], float(estimates[-1]), lower, upper)
+    columns = {f"{arm} less error": gain}
+    (found,) = _resampled(columns, results.families, results.groups, results.resamples)
+    return found
 
 
 def _select(

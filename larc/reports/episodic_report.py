@@ -9,6 +9,7 @@ import numpy as np
 
 from larc.reports.charts import Figure, Line, Lines, Rows, Value
 from larc.reports.episodic import CELLS, EpisodicResults, load_results
+from larc.reports.replays import short_seed
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
 from larc.studies.runs import Run
@@ -54,10 +55,6 @@ def tables(results: EpisodicResults) -> list[Table]:
     ]
 
 
-def _short(seed: int) -> str:
-    return str(seed)[-4:]
-
-
 def _endpoint(results: EpisodicResults) -> Table:
     rows: list[list[Cell]] = []
     for arm in results.arms:
@@ -67,7 +64,7 @@ def _endpoint(results: EpisodicResults) -> Table:
     return Table(
         "endpoint",
         "Expected query error after adaptation to real feedback, in %; lower is better.",
-        ("Objective", *map(_short, results.seeds), "Mean", "Seed SD"),
+        ("Objective", *map(short_seed, results.seeds), "Mean", "Seed SD"),
         rows,
     )
 
@@ -77,7 +74,7 @@ def _contrast_table(results: EpisodicResults) -> Table:
         [
             _capital(c.name),
             c.mean,
-            f"[{c.lower:.2f}, {c.upper:.2f}]",
+            c.interval,
             *map(float, c.seeds),
         ]
         for c in results.contrasts
@@ -87,7 +84,7 @@ def _contrast_table(results: EpisodicResults) -> Table:
         f"Paired gains in percentage points; positive is favourable. Intervals: 99 %, "
         f"{results.resamples:,} resamples of {len(set(results.groups))} groups within families. "
         f"{results.selection.reason}",
-        ("Contrast", "Mean", "99 % interval", *map(_short, results.seeds)),
+        ("Contrast", "Mean", "99 % interval", *map(short_seed, results.seeds)),
         rows,
     )
 
@@ -179,7 +176,7 @@ def _endpoint_chart(results: EpisodicResults) -> Lines:
     error = np.array([100 * results.risk[arm, "real_keep"] @ results.weights for arm in arms]).T
     places = list(range(len(arms)))
     lines = [
-        Line("", places, own.tolist(), note=_short(seed))
+        Line("", places, own.tolist(), note=short_seed(seed))
         for seed, own in zip(results.seeds, error, strict=True)
     ]
     if len(lines) > 1:
@@ -215,8 +212,8 @@ def _curve_chart(results: EpisodicResults) -> Lines:
     for (arm, seed), curve in results.curves.items():
         updates = list(range(1, len(curve) + 1))
         name = arm.capitalize()
-        lines.append(Line(name, updates, list(curve), note=_short(seed), faint=True))
-        lines.append(Line(name, updates, smoothed(curve), note=_short(seed)))
+        lines.append(Line(name, updates, list(curve), note=short_seed(seed), faint=True))
+        lines.append(Line(name, updates, smoothed(curve), note=short_seed(seed)))
     return Lines("Training", "Slow update", "Query loss (expected error, 0–1)", lines)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from larc.ci.jobs import LABELS
 from larc.errors import LarcError
 from larc.evaluation import Verdict, brier_success, half_brier, nested_weights, restrict_weights
+from larc.reports.replays import replayed_settings
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run
 
@@ -185,7 +185,7 @@ def load_results(run: Run) -> PrefixResults:
         {**_losses(rows, seeds, prefix), HEDGE: replay[HEDGE][:, inside]},
         replay,
         tuple(updates),
-        bool(json.loads(run.unit_file("replay", "run.json"))["settings"]["synthetic"]),
+        bool(replayed_settings(run)["synthetic"]),
     )
 
 

@@ -16,7 +16,7 @@ from larc.reports.prefix import (
     label_counts,
     load_results,
 )
-from larc.reports.replays import seed_columns, seed_row
+from larc.reports.replays import seed_columns, seed_row, short_seed
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
 from larc.studies.prefix import WATCHED
@@ -66,10 +66,6 @@ def answer(results: PrefixResults) -> str:
     )
 
 
-def _short(seed: int) -> str:
-    return str(seed)[-4:]
-
-
 def _losses(results: PrefixResults) -> Table:
     jobs = int(results.inside.sum())
     return Table(
@@ -116,7 +112,7 @@ def _first(results: PrefixResults) -> Table:
                 if (job.repository, job.arrives) == (repository, whole["time"])
             ]
             numbers = (whole["before"], whole["after"], tenth["after"], whole["increment"])
-            rows.append([repository, label_counts(batch), _short(seed), *numbers])
+            rows.append([repository, label_counts(batch), short_seed(seed), *numbers])
     return Table(
         "first",
         "Cross-entropy on each repository's first batch of feedback, before and after the update, "
@@ -163,7 +159,7 @@ def _crossings(results: PrefixResults) -> Table:
     rows: list[list[Cell]] = [
         [
             repository,
-            _short(seed),
+            short_seed(seed),
             *cells(results.crossing(repository, seed, local=False)),
             *cells(results.crossing(repository, seed, local=True)),
         ]
@@ -241,7 +237,7 @@ def _first_chart(results: PrefixResults) -> Rows:
             for path, series in (("CARRY_1", ORIGINAL), ("CARRY_TENTH", SMALLER)):
                 row = results.first(path, repository, seed)
                 if row is not None:
-                    name = f"{repository.rpartition('/')[2]} {_short(seed)}"
+                    name = f"{repository.rpartition('/')[2]} {short_seed(seed)}"
                     values.append(Value(name, row["after"] - row["before"], series=series))
     label = "Change in cross-entropy"
     return Rows("(b) First batch", label, values, digits=2, reference=0.0, signed=True)
@@ -249,7 +245,9 @@ def _first_chart(results: PrefixResults) -> Rows:
 
 def _rule_chart(results: PrefixResults) -> Rows:
     gains = results.verdict.gains
-    values = [Value(_short(seed), gain) for seed, gain in zip(results.seeds, gains, strict=True)]
+    values = [
+        Value(short_seed(seed), gain) for seed, gain in zip(results.seeds, gains, strict=True)
+    ]
     if len(gains) > 1:
         values.append(Value("Mean", results.verdict.mean))
     label = "CARRY_1 − CARRY_TENTH"

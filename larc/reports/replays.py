@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,23 @@ from numpy.typing import NDArray
 from larc.reports.tables import Cell, Table
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run
+
+
+def short_seed(seed: int) -> str:
+    """Return a seed as tables name it.
+
+    Examples
+    --------
+    >>> short_seed(2026092811)
+    '2811'
+    """
+    return str(seed)[-4:]
+
+
+def replayed_settings(run: Run) -> dict[str, Any]:
+    """Return the settings of the run that a study of its replay is about."""
+    settings: dict[str, Any] = json.loads(run.unit_file("replay", "run.json"))["settings"]
+    return settings
 
 
 def seed_columns(seeds: Sequence[int], *first: str) -> tuple[str, ...]:
@@ -20,7 +39,7 @@ def seed_columns(seeds: Sequence[int], *first: str) -> tuple[str, ...]:
     >>> seed_columns([2026092811], "Path")
     ('Path', '2811', 'Mean', 'Seed SD')
     """
-    return (*first, *(str(seed)[-4:] for seed in seeds), "Mean", "Seed SD")
+    return (*first, *map(short_seed, seeds), "Mean", "Seed SD")
 
 
 def seed_row(by_seed: NDArray[np.float64], *first: Cell) -> list[Cell]:

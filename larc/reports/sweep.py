@@ -123,7 +123,7 @@ def report(sweep: Run) -> Report:
 def _cells(contrast: Contrast | None) -> list[Cell]:
     if contrast is None:
         return [None, None]
-    return [contrast.mean, f"[{contrast.lower:.2f}, {contrast.upper:.2f}]"]
+    return [contrast.mean, contrast.interval]
 
 
 def _feedback_cost(run: Run, arm: str, results: EpisodicResults) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -19,6 +18,7 @@ from larc.reports import (
 )
 from larc.reports.cost import cost_tables
 from larc.reports.page import Facts, page, shown
+from larc.reports.replays import replayed_settings
 from larc.reports.report import Report
 from larc.reports.tables import Table
 from larc.studies import ci_queue, controller_queue, own_tasks, prefix_queue, programs, stream_queue
@@ -82,12 +82,13 @@ def _made_from(run: Run) -> list[str]:
     if run.kind == SWEEP:
         settings = {n: v for n, v in settings["base"].items() if n not in settings["varied"]}
     elif run.is_done("replay"):  # of a run that was replayed
-        settings = json.loads(run.unit_file("replay", "run.json"))["settings"]
+        settings = replayed_settings(run)
     if {"substrate", "rank", "boundary", "rule"} - set(settings):
         return []
-    where = f"before layer {settings['boundary']}" if settings["boundary"] else "at the input"
-    weight = settings.get("acts_on")
-    where = f"on {weight} of layer {settings['boundary']}" if weight else where
+    boundary, weight = settings["boundary"], settings.get("acts_on")
+    where = f"before layer {boundary}" if boundary else "at the input"
+    if weight:
+        where = f"on {weight} of layer {boundary}"
     said = [
         f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
         f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."

@@ -219,10 +219,10 @@ class Forecaster:
             outcomes = self._pending[name].outcomes
             if not 0 <= label < outcomes:
                 raise LarcError(f"the label of {name!r} is {label}, outside 0..{outcomes - 1}.")
-        contexts = dict.fromkeys(self._pending[name].context for name, _ in batch)
+        contexts = dict.fromkeys(self._followed(self._pending[name].context) for name, _ in batch)
         for name, label in batch:
             self._learn(self._pending.pop(name), label)
-        for context in dict.fromkeys(map(self._followed, contexts)):
+        for context in contexts:
             self.trust.settle(context, self.components.trusted(context))
 
     def drop(self, names: Collection[str]) -> None:

@@ -160,7 +160,7 @@ def test_the_result_shows_every_path_and_effect_by_seed_and_on_average():
     by_seed = found.scores("P1M1")
     assert keep == pytest.approx({"11": by_seed[0], "12": by_seed[1], "mean": by_seed.mean()})
     assert effects.reference == 0
-    assert effects.rows == list(contrasts(found))
+    assert effects.rows == list(contrasts(found.path_scores))
     gain = {v.series: v.value for v in effects.values if v.row == "HEDGE4 − P1M1"}
     assert gain == pytest.approx(
         {"11": found.verdict.gains[0], "12": found.verdict.gains[1]} | {"mean": found.verdict.mean}
