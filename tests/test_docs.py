@@ -123,6 +123,10 @@ def test_the_papers_rows_have_the_columns_of_ours(table):
     assert len(beside(PAPER[table], ours).rows) == len(PAPER[table]) - 1 + len(ours)
 
 
+def report_of(run):
+    return (RESULTS / run / "report.md").read_text(encoding="utf-8")
+
+
 def test_what_results_say_in_words_is_so():
     loss = {row["Path"]: row["Mean"] for row in rows("ci", "replay")}
     others = [name for name in loss if name != "logistic"]
@@ -140,6 +144,16 @@ def test_what_results_say_in_words_is_so():
         assert ordered == sorted(ordered)
     for stratum in (row for row in rows("ci", "strata") if row["Label"] != "All"):
         assert stratum["Keep"] > stratum["Reset"] or stratum["Repository"] == "apache/ozone"
+    gains = {row["Gain"]: [row[seed] for seed in SEEDS] for row in rows("prefix", "effects")}
+    assert min(gains["Smaller carried update"]) > 0.01
+    assert max(gains["LATEST_TENTH over RESET"]) < 0 < min(gains["History removed, a tenth"])
+    assert "meets the rule" in report_of("prefix")
+    first = {row["Repository"]: row for row in rows("prefix", "first")}
+    assert all(row["Original increment"] < row["Before update"] for row in first.values())
+    assert first["bitcoin/bitcoin"]["Labels"] == "1 other"
+    updates = {row["Update path"]: row for row in rows("prefix", "updates")}
+    assert int(updates["CARRY_1"]["Raised"]) < 0.02 * int(updates["CARRY_1"]["Updates"])
+    assert int(updates["DESCENT"]["Raised"]) == 0
     risk = {row["Objective"]: row for row in rows("programs-quick", "controls")}
     assert risk["Static"]["Real/reset"] < risk["Adapted"]["Real/reset"]
     assert risk["Static"]["Real/keep"] > risk["Adapted"]["Real/keep"]
