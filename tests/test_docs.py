@@ -154,6 +154,32 @@ def test_what_results_say_in_words_is_so():
     updates = {row["Update path"]: row for row in rows("prefix", "updates")}
     assert int(updates["CARRY_1"]["Raised"]) < 0.02 * int(updates["CARRY_1"]["Updates"])
     assert int(updates["DESCENT"]["Raised"]) == 0
+    parts = {row["Variant"]: row for row in rows("controller", "ablation")}
+    assert {parts[name]["Rule"] for name in ("CONTROLLER", "LIVE", "plain mean", "experts")} == {
+        "yes"
+    }
+    worth = {name: row["Loss"] for name, row in parts.items()}
+    assert worth["without shrunk"] > worth["plain mean"] > worth["experts"] > worth["CONTROLLER"]
+    assert max(worth["without carried"], worth["without descending"]) < worth["CONTROLLER"]
+    assert worth["no drift"] < worth["CONTROLLER"] < worth["one rate"]
+    assert loss["logistic"] < min(worth.values())
+    assert worth["LIVE"] <= worth["CONTROLLER"]
+    assert parts["CONTROLLER"]["Contexts"] == "1"
+    live = [row for row in rows("controller", "trust") if row["Controller"] == "LIVE"]
+    trusted = {repository: [] for repository in ("apache/ozone", "bitcoin/bitcoin")}
+    for row in sorted(live, key=lambda row: -row["Mean weight"]):
+        trusted[row["Repository"]].append(row["Predictor"])
+    assert set(trusted["apache/ozone"][:6]) == {"TENTH_M0", "TENTH_M1"}
+    assert set(trusted["bitcoin/bitcoin"][:6]) == {"logistic", "P0M0"}
+    where = {row["Predictor"]: row for row in rows("controller", "repositories")}
+    mixed = [name for name in where if name not in ("CONTROLLER", "LIVE")]
+    ranked = {place: sorted(mixed, key=lambda name: where[name][place]) for place in trusted}
+    assert set(ranked["apache/ozone"][:2]) == {"TENTH_M0", "TENTH_M1"}
+    assert ranked["bitcoin/bitcoin"][:2] == ["logistic", "P0M0"]
+    assert {"TENTH_M0", "TENTH_M1"} < set(ranked["bitcoin/bitcoin"][-6:])
+    naps = {(row["Repository"], row["Seed"]): row for row in rows("controller", "naps")}
+    assert all(int(row["Woken"]) > 0 for row in naps.values())
+    assert max(row["Spared"] for row in naps.values()) < 25
     risk = {row["Objective"]: row for row in rows("programs-quick", "controls")}
     assert risk["Static"]["Real/reset"] < risk["Adapted"]["Real/reset"]
     assert risk["Static"]["Real/keep"] > risk["Adapted"]["Real/keep"]

@@ -111,8 +111,9 @@ def report(run: Run) -> Report:
     """Return the report of a finished run."""
     results = load_results(run)
     title = "The controller" + (" (synthetic jobs)" if results.synthetic else "")
-    tables = [_losses(results), _ablation(results), _bounds(results), _trust(results)]
-    tables += [_turns(results), *([_naps(results)] if LIVE in results.loss else [])]
+    tables = [_losses(results), _places(results), _ablation(results), _bounds(results)]
+    tables += [_trust(results), _turns(results)]
+    tables += [_naps(results)] if LIVE in results.loss else []
     notes = (_mixed_of(results), *NOTES)
     return Report(title, QUESTION, answer(results), tables, [_figure(results)], notes)
 
@@ -142,12 +143,20 @@ def _whole(results: ControllerResults) -> list[dict[str, Any]]:
     return [row for row in results.told if row["variant"] in (CONTROLLER, LIVE)]
 
 
+def _mixed(results: ControllerResults) -> list[str]:
+    """Return the predictors that were mixed."""
+    return [name for own in GROUPS.values() for name in own if name in results.loss]
+
+
+def _mixtures(results: ControllerResults) -> list[str]:
+    return [path for path in (CONTROLLER, LIVE) if path in results.loss]
+
+
 def _losses(results: ControllerResults) -> Table:
-    known = [name for own in GROUPS.values() for name in own if name in results.loss]
+    known = _mixed(results)
     best = min(known, key=lambda path: float(results.scores(path).mean()))
     rows: list[list[Cell]] = [
-        seed_row(results.scores(path), path)
-        for path in (*known, CONTROLLER, *([LIVE] if LIVE in results.loss else []))
+        seed_row(results.scores(path), path) for path in (*known, *_mixtures(results))
     ]
     least = np.min([results.loss[path] for path in known], axis=0) @ results.primary
     rows.append(seed_row(least, "best for each job, known afterwards"))
@@ -157,6 +166,29 @@ def _losses(results: ControllerResults) -> Table:
         f"within them, jobs within those. The best single predictor, known afterwards, is {best}.",
         seed_columns(results.seeds, "Predictor"),
         rows,
+        digits=4,
+    )
+
+
+def _places(results: ControllerResults) -> Table:
+    """Return the losses by repository: which state to keep is a different question in each."""
+    known, places = _mixed(results), list(dict.fromkeys(results.repositories))
+    of = np.array(results.repositories)
+    # A repository's own weights: the primary ones within it.
+    weights = {place: results.primary * (of == place) * len(places) for place in places}
+    mean = {
+        path: [float((results.loss[path] @ weights[place]).mean()) for place in places]
+        for path in (*known, *_mixtures(results))
+    }
+    best = [min(known, key=lambda path: mean[path][number]) for number in range(len(places))]
+    return Table(
+        "repositories",
+        "Half-Brier loss by repository, seeds averaged, commits weighing equally. The lowest of a "
+        "predictor, known afterwards: "
+        + ", ".join(f"{name} in {place}" for name, place in zip(best, places, strict=True))
+        + ".",
+        ("Predictor", *places),
+        [[path, *own] for path, own in mean.items()],
         digits=4,
     )
 

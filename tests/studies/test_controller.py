@@ -73,8 +73,24 @@ def test_scores_are_those_of_the_saved_predictions(run):
     text = (run / "report.md").read_text()
     assert "synthetic" in text
     assert "small and random" in text  # the tiny model
-    for name in ("losses", "ablation", "bounds", "trust", "turns", "naps"):
+    for name in ("losses", "repositories", "ablation", "bounds", "trust", "turns", "naps"):
         assert (run / "tables" / f"{name}.csv").exists()
+
+
+def test_repositories_weigh_equally_in_the_scores():
+    loss = {
+        CONTROLLER: np.array([[0.1, 0.3, 0.8, 0.2]]),
+        "HEDGE4": np.array([[0.4, 0.0, 0.6, 0.0]]),
+    }
+    about = (("a", "a", "b", "b"), ("1", "2", "3", "3"), ("1", "2", "3", "4"))
+    results = controller_report.ControllerResults((SEED,), *about, loss, (), synthetic=True)
+    table = controller_report._places(results)
+    assert table.columns == ("Predictor", "a", "b")
+    shown = {name: own for name, *own in table.rows}
+    assert shown["HEDGE4"] == pytest.approx([0.2, 0.3])
+    assert shown[CONTROLLER] == pytest.approx([0.2, 0.5])
+    assert np.mean(shown[CONTROLLER]) == pytest.approx(results.scores(CONTROLLER)[0])
+    assert "HEDGE4 in a, HEDGE4 in b" in table.caption  # the lowest of what is mixed
 
 
 def test_sleep_is_counted_from_who_answered_and_who_was_awake():
