@@ -148,18 +148,28 @@ def test_what_results_say_in_words_is_so():
     assert min(gains["Smaller carried update"]) > 0.01
     assert max(gains["LATEST_TENTH over RESET"]) < 0 < min(gains["History removed, a tenth"])
     assert "meets the rule" in report_of("prefix")
+    costs = [gains[f"{path} over RESET"] for path in ("CARRY_1", "CARRY_TENTH", "LATEST_1")]
+    for part in costs[1:]:
+        assert 0.4 < sum(part) / sum(costs[0]) < 0.6
+    assert sum(gains["LATEST_TENTH over RESET"]) / sum(costs[0]) < 0.1
+    assert max(max(gains[f"{path} over RESET"]) for path in ("CARRY_1", "CARRY_TENTH")) < 0
     first = {row["Repository"]: row for row in rows("prefix", "first")}
     assert all(row["Original increment"] < row["Before update"] for row in first.values())
     assert first["bitcoin/bitcoin"]["Labels"] == "1 other"
     updates = {row["Update path"]: row for row in rows("prefix", "updates")}
     assert int(updates["CARRY_1"]["Raised"]) < 0.02 * int(updates["CARRY_1"]["Updates"])
+    assert int(updates["LATEST_1"]["Raised of those"]) > int(updates["LATEST_1"]["Surprising"]) / 2
     assert int(updates["DESCENT"]["Raised"]) == 0
     parts = {row["Variant"]: row for row in rows("controller", "ablation")}
-    assert {parts[name]["Rule"] for name in ("CONTROLLER", "LIVE", "plain mean", "experts")} == {
-        "yes"
-    }
+    assert {row["Rule"] for row in parts.values()} == {"yes"}
+    for single in ("prior", "commit", "logistic", "P0M0", "P0M1"):
+        row = next(row for row in rows("ci", "replay") if row["Path"] == single)
+        assert max(row[seed] for seed in SEEDS) < loss["HEDGE4"]
+        assert row["Mean"] <= loss["HEDGE4"] - 0.01
+    assert loss["last"] > loss["HEDGE4"] > loss["P0M1"] > loss["prior"]
+    assert loss["DESCENT_M1"] > loss["P0M1"]
     worth = {name: row["Loss"] for name, row in parts.items()}
-    assert worth["without shrunk"] > worth["plain mean"] > worth["experts"] > worth["CONTROLLER"]
+    assert worth["without shrunk"] > worth["experts"] > worth["CONTROLLER"]
     assert max(worth["without carried"], worth["without descending"]) < worth["CONTROLLER"]
     assert worth["no drift"] < worth["CONTROLLER"] < worth["one rate"]
     assert loss["logistic"] < min(worth.values())
@@ -177,6 +187,8 @@ def test_what_results_say_in_words_is_so():
     assert set(ranked["apache/ozone"][:2]) == {"TENTH_M0", "TENTH_M1"}
     assert ranked["bitcoin/bitcoin"][:2] == ["logistic", "P0M0"]
     assert {"TENTH_M0", "TENTH_M1"} < set(ranked["bitcoin/bitcoin"][-6:])
+    assert where["LIVE"]["bitcoin/bitcoin"] > where["prior"]["bitcoin/bitcoin"]
+    assert where["P1M0"]["apache/ozone"] < where["P0M0"]["apache/ozone"]
     naps = {(row["Repository"], row["Seed"]): row for row in rows("controller", "naps")}
     assert all(int(row["Woken"]) > 0 for row in naps.values())
     assert max(row["Spared"] for row in naps.values()) < 25

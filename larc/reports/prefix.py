@@ -96,10 +96,6 @@ class PrefixResults:
         """Return the weights of the whole audit."""
         return _weights(self.jobs)
 
-    def increased(self, path: str) -> int:
-        """Count the updates of a path that raised the loss of their own batch."""
-        return sum(row["after"] - row["before"] > ROUNDING for row in self.made(path))
-
     def made(self, path: str) -> list[dict[str, Any]]:
         """Return the updates of a path."""
         return [row for row in self.updates if row["path"] == path]
@@ -199,6 +195,17 @@ def label_counts(jobs: Sequence[Job]) -> str:
     """
     counts = [sum(job.label == number for job in jobs) for number in range(len(LABELS))]
     return ", ".join(f"{n} {label}" for n, label in zip(counts, LABELS, strict=True) if n)
+
+
+def raised(updates: Sequence[dict[str, Any]]) -> int:
+    """Count the updates that raised the loss of their own batch.
+
+    Examples
+    --------
+    >>> raised([{"before": 0.5, "after": 0.6}, {"before": 0.5, "after": 0.5000001}])
+    1
+    """
+    return sum(row["after"] - row["before"] > ROUNDING for row in updates)
 
 
 def _rows(run: Run, unit: str, what: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from larc.reports.prefix import (
     PrefixResults,
     label_counts,
     load_results,
+    raised,
 )
 from larc.reports.replays import seed_columns, seed_row, short_seed
 from larc.reports.report import Report
@@ -34,6 +35,8 @@ NOTES = (
     "P1M1 and P0M1 again, bit for bit; HEDGE4 is taken from the run.",
 )
 SHOWN = {"Reset": "P0M1", "Keep": "P1M1", "Permuted": "PERM_M1", "HEDGE4": HEDGE}
+# A batch of a higher cross-entropy is one the state did not expect.
+SURPRISING = 1.0
 ORIGINAL, SMALLER = "Original update", "A tenth of it"
 
 
@@ -55,13 +58,13 @@ def report(run: Run) -> Report:
 def answer(results: PrefixResults) -> str:
     """Say in one sentence what a tenth of each carried update did, and what updates did at all."""
     scores = {path: float(own.mean()) for path, own in results.scores.items()}
-    updates, raised = len(results.made("CARRY_1")), results.increased("CARRY_1")
+    updates, higher = len(results.made("CARRY_1")), raised(results.made("CARRY_1"))
     rule = "meets" if results.verdict.success else "fails"
     return (
         f"On the first {int(results.inside.sum()):,} jobs, half-Brier loss was "
         f"{scores['CARRY_1']:.4f} with carried updates and {scores['CARRY_TENTH']:.4f} with a "
         f"tenth of each, a gain of {results.verdict.mean:.4f} that {rule} the rule; reset had "
-        f"{scores[RESET]:.4f}, HEDGE4 {scores[HEDGE]:.4f}, and {raised:,} of {updates:,} carried "
+        f"{scores[RESET]:.4f}, HEDGE4 {scores[HEDGE]:.4f}, and {higher:,} of {updates:,} carried "
         f"updates raised the loss of their own batch by more than {ROUNDING:g}."
     )
 
@@ -91,7 +94,7 @@ def _effects(results: PrefixResults) -> Table:
     return Table(
         "effects",
         "Gains in half-Brier loss on the prefix by seed; positive is favourable. Whether a smaller "
-        "carried update helps is the registered comparison.",
+        "carried update helps is the comparison that the rule is about.",
         seed_columns(results.seeds, "Gain"),
         [seed_row(scores[a] - scores[b], name) for name, (a, b) in pairs.items()],
         digits=4,
@@ -135,17 +138,20 @@ def _updates(results: PrefixResults) -> Table:
         before, after, moved = (
             np.array([row[name] for row in made]) for name in ("before", "after", "increment")
         )
+        surprising = [row for row in made if row["before"] > SURPRISING]
+        counts = (len(made), raised(made), len(surprising), raised(surprising))
         means = (float(before.mean()), float(after.mean()), float(moved.mean()))
-        rows.append([path, len(made), results.increased(path), *means, float(moved.max())])
+        rows.append([path, *counts, *means, float(moved.max())])
     return Table(
         "updates",
         "Every update on the batch it learned from, all seeds and repositories: how many, how many "
-        f"raised the batch's cross-entropy (by more than {ROUNDING:g}, which rounding can be), its "
-        "mean before and after, and the norm of the increment over both factors. DESCENT is the "
-        "run's carried path of the descending rule; its loss is measured here as the others' is.",
+        f"raised the batch's cross-entropy (by more than {ROUNDING:g}, which rounding can be), the "
+        f"same of surprising batches, whose cross-entropy was above {SURPRISING:g}, the mean "
+        "before and after, and the norm of the increment over both factors. DESCENT is the run's "
+        "carried path of the descending rule; its loss is measured here as the others' is.",
         (
-            *("Update path", "Updates", "Raised", "Loss before", "Loss after"),
-            *("Increment", "Largest increment"),
+            *("Update path", "Updates", "Raised", "Surprising", "Raised of those"),
+            *("Loss before", "Loss after", "Increment", "Largest increment"),
         ),
         rows,
         digits=4,
