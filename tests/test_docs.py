@@ -128,7 +128,8 @@ def report_of(run):
 
 
 def test_what_results_say_in_words_is_so():
-    loss = {row["Path"]: row["Mean"] for row in rows("ci", "replay")}
+    replay = {row["Path"]: row for row in rows("ci", "replay")}
+    loss = {path: row["Mean"] for path, row in replay.items()}
     others = [name for name in loss if name != "logistic"]
     assert loss["P1M1"] > loss["P0M1"]
     assert loss["PERM_M1"] > loss["P1M1"]
@@ -163,9 +164,8 @@ def test_what_results_say_in_words_is_so():
     parts = {row["Variant"]: row for row in rows("controller", "ablation")}
     assert {row["Rule"] for row in parts.values()} == {"yes"}
     for single in ("prior", "commit", "logistic", "P0M0", "P0M1"):
-        row = next(row for row in rows("ci", "replay") if row["Path"] == single)
-        assert max(row[seed] for seed in SEEDS) < loss["HEDGE4"]
-        assert row["Mean"] <= loss["HEDGE4"] - 0.01
+        assert max(replay[single][seed] for seed in SEEDS) < loss["HEDGE4"]
+        assert loss[single] <= loss["HEDGE4"] - 0.01
     assert loss["last"] > loss["HEDGE4"] > loss["P0M1"] > loss["prior"]
     assert loss["DESCENT_M1"] > loss["P0M1"]
     worth = {name: row["Loss"] for name, row in parts.items()}

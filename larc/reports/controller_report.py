@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from larc.errors import LarcError
-from larc.evaluation import Verdict, brier_success, half_brier, nested_weights
+from larc.evaluation import Verdict, brier_success, half_brier, nested_weights, restrict_weights
 from larc.reports.charts import Figure, Rows, Value
 from larc.reports.replays import replayed_settings, seed_columns, seed_row, short_seed
 from larc.reports.report import Report
 from larc.reports.tables import Cell, Table
-from larc.studies.controller import CONTROLLER, GROUPS, LIVE, MIXED, REPLAY
+from larc.studies.controller import CONTROLLER, GROUPS, LIVE, MIXED
 from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run
+from larc.studies.runs import REPLAY, Run
 
 Array = NDArray[np.float64]
 HEDGE = "HEDGE4"
@@ -179,9 +179,8 @@ def _losses(results: ControllerResults) -> Table:
 def _places(results: ControllerResults) -> Table:
     """Return the losses by repository: which state to keep is a different question in each."""
     known, places = _mixed(results), list(dict.fromkeys(results.repositories))
-    of = np.array(results.repositories)
-    # A repository's own weights: the primary ones within it.
-    weights = {place: results.primary * (of == place) * len(places) for place in places}
+    of, primary = np.array(results.repositories), results.primary
+    weights = {place: restrict_weights(primary, of == place) for place in places}
     mean = {
         path: [float((results.loss[path] @ weights[place]).mean()) for place in places]
         for path in (*known, *_mixtures(results))

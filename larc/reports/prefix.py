@@ -14,7 +14,7 @@ from larc.errors import LarcError
 from larc.evaluation import Verdict, brier_success, half_brier, nested_weights, restrict_weights
 from larc.reports.replays import replayed_settings
 from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run
+from larc.studies.runs import REPLAY, Run
 
 Array = NDArray[np.float64]
 ACTIVE = ("CARRY_1", "CARRY_TENTH", "LATEST_1", "LATEST_TENTH")
@@ -154,7 +154,7 @@ def load_results(run: Run) -> PrefixResults:
     """Read a run's saved predictions and updates, and score them."""
     if "predictions written" not in [entry["event"] for entry in run.evidence()]:
         raise LarcError(f"{run.path} is not finished; run the study's command again to go on.")
-    saved = _rows(run, "replay", "predictions")
+    saved = _rows(run, REPLAY, "predictions")
     seeds = tuple(dict.fromkeys(row["seed"] for row in saved))
     jobs = tuple(
         sorted(

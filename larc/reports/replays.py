@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from larc.reports.tables import Cell, Table
 from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run
+from larc.studies.runs import REPLAY, Run
 
 
 def short_seed(seed: int) -> str:
@@ -27,7 +27,7 @@ def short_seed(seed: int) -> str:
 
 def replayed_settings(run: Run) -> dict[str, Any]:
     """Return the settings of the run that a study of its replay is about."""
-    settings: dict[str, Any] = json.loads(run.unit_file("replay", "run.json"))["settings"]
+    settings: dict[str, Any] = json.loads(run.unit_file(REPLAY, "run.json"))["settings"]
     return settings
 
 

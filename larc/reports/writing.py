@@ -23,7 +23,7 @@ from larc.reports.report import Report
 from larc.reports.tables import Table
 from larc.studies import ci_queue, controller_queue, own_tasks, prefix_queue, programs, stream_queue
 from larc.studies.catalog import STUDIES, SWEEP, command_of
-from larc.studies.runs import Run
+from larc.studies.runs import REPLAY, Run
 
 # What makes the report of each kind of run.
 REPORTS: dict[str, Callable[[Run], Report]] = {
@@ -81,7 +81,7 @@ def _made_from(run: Run) -> list[str]:
     settings = run.settings
     if run.kind == SWEEP:
         settings = {n: v for n, v in settings["base"].items() if n not in settings["varied"]}
-    elif run.is_done("replay"):  # of a run that was replayed
+    elif run.is_done(REPLAY):  # of a run that was replayed
         settings = replayed_settings(run)
     if {"substrate", "rank", "boundary", "rule"} - set(settings):
         return []

@@ -29,11 +29,11 @@ from larc.studies.engines import Files
 from larc.studies.options import CISettings, Execution
 from larc.studies.parquet import from_parquet, to_parquet
 from larc.studies.replaying import Checkpoint, ordered
-from larc.studies.runs import Run, as_json, sha256
+from larc.studies.runs import REPLAY, Run, as_json, sha256
 from larc.studies.units import accounted, counted, do_all, hashes, recount
 from larc.substrate import Substrate
 
-REPLAY, MIXED = "replay", "mixed"
+MIXED = "mixed"
 CONTROLLER, LIVE = "CONTROLLER", "LIVE"
 # What the controller chooses among, in the order in which the ablation adds it.
 GROUPS = {

@@ -31,12 +31,11 @@ from larc.studies.options import CISettings, Execution
 from larc.studies.parquet import from_parquet, to_parquet
 from larc.studies.prefix_queue import Prefix, PrefixSettings
 from larc.studies.replaying import Checkpoint, ordered
-from larc.studies.runs import Run, as_json, sha256
+from larc.studies.runs import REPLAY, Run, as_json, sha256
 from larc.studies.units import accounted, counted, do_all, hashes, recount
 from larc.substrate import Substrate
 
 TENTH = 0.1
-REPLAY = "replay"
 # What the run calls the paths that are repeated, and what they are called here.
 REPEATED = {"P1M1": "CARRY_1", "P0M1": "RESET"}
 # A path of the run, if it has it, whose updates are measured beside them.

@@ -30,6 +30,8 @@ from larc.studies.manifest import identities
 
 #: Schema 1 held no hash of its data, and left its lock behind. It is read, and gone on with.
 SCHEMA = 2
+# The unit in which a study of a finished run keeps what it took over from that run.
+REPLAY = "replay"
 _PARTS = {
     *("config.json", "evidence.jsonl", "manifest.json", LOCK, "report.md", "report.html"),
     *("units", "tables", "figures"),
