@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -56,6 +57,8 @@ class SlowState:
         Those first factors.
     acts_on : str
         The weight of the layer at the boundary that it corrects; empty for the residual stream.
+    step_size : float or None
+        The size of the steps it was trained for, where that was learned with it.
 
     Examples
     --------
@@ -72,6 +75,7 @@ class SlowState:
     seed: int
     origin: Factors
     acts_on: str = ""
+    step_size: float | None = None
 
     @staticmethod
     def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
@@ -89,20 +93,23 @@ class SlowState:
             substrate.acts_on,
         )
 
-    def advanced(self, factors: Factors) -> SlowState:
+    def advanced(self, factors: Factors, step_size: float | None = None) -> SlowState:
         """Return the next version, with its own copy of the factors."""
         if factors.A.shape != self.factors.A.shape or not bool(factors.finite()):
             raise LarcError(
                 f"factors of rank {factors.rank} and width {factors.width} cannot follow "
                 f"rank {self.factors.rank} and width {self.factors.width}, or are not finite."
             )
-        return replace(self, factors=factors.copy(), version=self.version + 1)
+        return replace(self, factors=factors.copy(), version=self.version + 1, step_size=step_size)
 
     @cached_property
     def digest(self) -> str:
         """A name for exactly this state: factors, version, boundary and substrate."""
         tensors = [("A", self.factors.A), ("B", self.factors.B)]
-        return hash_json([hash_tensors(tensors), self.version, self.boundary, self.substrate])
+        step = [] if self.step_size is None else [self.step_size]
+        return hash_json(
+            [hash_tensors(tensors), self.version, self.boundary, self.substrate, *step]
+        )
 
     def to_bytes(self) -> bytes:
         """Return the state as the content of a file."""
@@ -145,12 +152,14 @@ class SlowState:
                 int(facts["seed"]),
                 origin,
                 str(facts.get("acts_on", "")),
+                _positive(facts.get("step_size")),
             )
 
     @property
-    def _special(self) -> dict[str, str]:
+    def _special(self) -> dict[str, str | float]:
         # Named only where there is one: files from before it are still the same files.
-        return {"acts_on": self.acts_on} if self.acts_on else {}
+        weight: dict[str, str | float] = {"acts_on": self.acts_on} if self.acts_on else {}
+        return weight if self.step_size is None else {**weight, "step_size": self.step_size}
 
     @property
     def place(self) -> tuple[str, str]:
@@ -168,7 +177,7 @@ class SlowState:
         return "residual, `h + B A h`", where
 
     @property
-    def about(self) -> dict[str, str | int]:
+    def about(self) -> dict[str, str | int | float]:
         """What the state is, as plain values: enough to tell whether it fits."""
         return {
             "boundary": self.boundary,
@@ -255,6 +264,14 @@ class SlowState:
                 f"the state belongs to substrate {self.substrate[:12]}… and {substrate.name} is "
                 f"{substrate.identity.digest[:12]}…; use a state made on this substrate."
             )
+
+
+def _positive(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, float) or not 0 < value < math.inf:
+        raise ValueError(f"{value!r} is no step size")
+    return value
 
 
 def read_slow(path: str | Path) -> SlowState:

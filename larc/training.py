@@ -27,6 +27,7 @@ from larc.tasks import Task
 
 OuterObjective = Literal["static", "adapted", "exact"]
 TRAINING_FILE = "larc slow training, version 1"
+STEP = "log_step"  # the logarithm of a step size that is learned, among what is trained
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,13 @@ class AdamW:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise LarcError("the betas of AdamW must lie from 0 to below 1.")
 
-    def over(self, factors: Factors) -> torch.optim.AdamW:
-        """Return torch's optimiser over both factors."""
+    def over(self, trained: Mapping[str, Tensor], step_rate: float) -> torch.optim.AdamW:
+        """Return torch's optimiser over the factors and, at a rate of its own, the step size."""
+        groups: list[dict[str, Any]] = [{"params": [trained["A"], trained["B"]]}]
+        if STEP in trained:
+            groups.append({"params": [trained[STEP]], "lr": step_rate})
         return torch.optim.AdamW(
-            [factors.A, factors.B],
+            groups,
             lr=self.learning_rate,
             betas=(self.beta1, self.beta2),
             eps=self.epsilon,
@@ -68,6 +72,11 @@ class TrainingSettings:
     ``static`` at the slow factors (the support steps are taken all the same, and not used),
     ``adapted`` at the adapted ones with the identity for their Jacobian, ``exact`` through the
     support steps themselves.
+
+    With a ``step_rate`` the step size of `SGD` is learned too, starting from the rule's: AdamW
+    moves its logarithm at that rate. Only the adapted objective has anything to learn it from; a
+    static training leaves it. One number is enough: steps of two sizes on ``A`` and ``B`` are steps
+    of one size on ``c A`` and ``B / c``, and the balance of the two is trained as it is.
     """
 
     objective: OuterObjective = "adapted"
@@ -76,6 +85,7 @@ class TrainingSettings:
     rule: UpdateRule = field(default_factory=SGD)
     seed: int = 0
     outer: AdamW = field(default_factory=AdamW)
+    step_rate: float = 0.0
 
     def __post_init__(self) -> None:
         if self.objective not in get_args(OuterObjective):
@@ -83,16 +93,49 @@ class TrainingSettings:
             raise LarcError(f"objective {self.objective!r} is unknown; use one of {known}.")
         if self.batch < 1 or self.inner_steps < 0:
             raise LarcError("a batch holds at least one episode and takes no fewer than 0 steps.")
+        if not (math.isfinite(self.step_rate) and self.step_rate >= 0):
+            raise LarcError(f"step rate {self.step_rate} was given; give a positive number, or 0.")
+        if self.step_rate and not isinstance(self.rule, SGD):
+            raise LarcError("only the step size of SGD can be learned; leave the step rate at 0.")
+        if self.step_rate and self.objective == "exact":
+            raise LarcError(
+                "a step size is learned with the adapted objective; leave the step rate at 0."
+            )
+
+    @property
+    def first_step(self) -> float | None:
+        """The step size that learning starts from, if one is learned."""
+        learned = self.step_rate > 0 and self.objective == "adapted"
+        return self.rule.step_size if learned and isinstance(self.rule, SGD) else None
+
+    def facts(self) -> dict[str, Any]:
+        """Return them as JSON values; a step rate only where there is one."""
+        facts = {**asdict(self), "rule": rule_facts(self.rule)}
+        return facts if self.step_rate else {k: v for k, v in facts.items() if k != "step_rate"}
+
+
+@dataclass(frozen=True, eq=False)
+class OuterGradient(Factors):
+    """A batch's gradient at the slow factors, and at the logarithm of the step size."""
+
+    log_step: float = 0.0
 
 
 class SlowTrainer:
     """Trains one slow state, an outer update at a time, and can be saved between any two.
 
-    A subclass says what a batch's loss and gradient are, and what its training depends on.
+    A subclass says what a batch's loss and gradient are, and what its training depends on. If it
+    gives a first step size and a rate, the step size is learned with the factors.
     """
 
     def __init__(
-        self, substrate: Substrate, slow: SlowState, outer: AdamW, limits: Limits | None
+        self,
+        substrate: Substrate,
+        slow: SlowState,
+        outer: AdamW,
+        limits: Limits | None,
+        first_step: float | None = None,
+        step_rate: float = 0.0,
     ) -> None:
         slow.check_fits(substrate)
         self.substrate = substrate
@@ -101,8 +144,11 @@ class SlowTrainer:
         self.limits = limits or Limits()
         self.updates = 0
         self._start = slow.digest
-        self._factors = slow.factors.leaf()
-        self._optimizer = outer.over(self._factors)
+        self._step_rate = step_rate
+        # A state that has learned its step size goes on from there.
+        step = first_step and (slow.step_size or first_step)
+        self._trained = _leaves(slow.factors, step)
+        self._optimizer = outer.over(self._trained, step_rate)
 
     def batch_gradient(self) -> tuple[float, Factors]:
         """Return the next batch's loss and its gradient at the slow factors."""
@@ -129,23 +175,26 @@ class SlowTrainer:
                 "size or the learning rate."
             )
         scale = min(1.0, self.outer.clip / max(norm, 1e-12))
-        self._factors.A.grad = gradient.A * scale
-        self._factors.B.grad = gradient.B * scale
+        self._trained["A"].grad = gradient.A * scale
+        self._trained["B"].grad = gradient.B * scale
+        if isinstance(gradient, OuterGradient) and STEP in self._trained:
+            self._trained[STEP].grad = torch.full((), gradient.log_step)
         self._optimizer.step()
         self.updates += 1
-        self.slow = self.slow.advanced(self._factors)
+        self.slow = self.slow.advanced(
+            Factors(self._trained["A"], self._trained["B"]), _step_size(self._trained)
+        )
         return loss
 
     def save(self, path: str | Path, notes: Any = None) -> None:
         """Write everything the next update depends on to one file, with the caller's own notes."""
         tensors = {
-            "A": self._factors.A,
-            "B": self._factors.B,
+            **self._trained,
             "origin.A": self.slow.origin.A,
             "origin.B": self.slow.origin.B,
         }
-        for name, factor in (("A", self._factors.A), ("B", self._factors.B)):
-            for moment, value in self._optimizer.state[factor].items():
+        for name, trained in self._trained.items():
+            for moment, value in self._optimizer.state[trained].items():
                 tensors[f"outer.{name}.{moment}"] = value
         facts = {
             **self.facts(),
@@ -174,20 +223,42 @@ class SlowTrainer:
         for own in (factors, origin):
             own.check_like(self.slow.factors)
         # Everything is made before anything is changed.
-        leaf, notes = factors.leaf(), facts["notes"]
+        trained, notes = _leaves(factors, _step_size(self._trained)), facts["notes"]
+        if STEP in trained:
+            with torch.no_grad():
+                trained[STEP].copy_(tensors[STEP].reshape(()))
         updates, version = int(facts["updates"]), int(facts["version"])
-        optimizer = self.outer.over(leaf)
-        for name, factor in (("A", leaf.A), ("B", leaf.B)):
+        optimizer = self.outer.over(trained, self._step_rate)
+        for name, leaf in trained.items():
             for moment in ("step", "exp_avg", "exp_avg_sq") if updates else ():
                 value = tensors[f"outer.{name}.{moment}"]
-                shape = () if moment == "step" else factor.shape
+                shape = () if moment == "step" else leaf.shape
                 value = value.float().reshape(shape)
                 if moment != "step":  # which stays where it is
-                    value = value.to(device)
-                optimizer.state[factor][moment] = value
-        self._factors, self._optimizer, self.updates = leaf, optimizer, updates
-        self.slow = replace(self.slow, factors=factors.copy(), version=version, origin=origin)
+                    value = value.to(leaf.device)
+                optimizer.state[leaf][moment] = value
+        self._trained, self._optimizer, self.updates = trained, optimizer, updates
+        self.slow = replace(
+            self.slow,
+            factors=factors.copy(),
+            version=version,
+            origin=origin,
+            step_size=_step_size(trained),
+        )
         return notes
+
+
+def _leaves(factors: Factors, step: float | None) -> dict[str, Tensor]:
+    """Return what is trained, by name, as tensors that take gradients."""
+    leaf = factors.leaf()
+    trained = {"A": leaf.A, "B": leaf.B}
+    if step is not None:
+        trained[STEP] = torch.tensor(math.log(step), requires_grad=True)
+    return trained
+
+
+def _step_size(trained: Mapping[str, Tensor]) -> float | None:
+    return math.exp(float(trained[STEP].detach())) if STEP in trained else None
 
 
 class Trainer(SlowTrainer):
@@ -211,7 +282,9 @@ class Trainer(SlowTrainer):
         settings: TrainingSettings,
         limits: Limits | None = None,
     ) -> None:
-        super().__init__(substrate, slow, settings.outer, limits)
+        super().__init__(
+            substrate, slow, settings.outer, limits, settings.first_step, settings.step_rate
+        )
         tasks = list(tasks)
         if not tasks:
             raise LarcError("there are no tasks to train on; give at least one.")
@@ -226,7 +299,7 @@ class Trainer(SlowTrainer):
     def facts(self) -> dict[str, Any]:
         """Return what this training depends on: also the settings and the tasks."""
         return {
-            "settings": {**asdict(self.settings), "rule": rule_facts(self.settings.rule)},
+            "settings": self.settings.facts(),
             "tasks": hash_json([asdict(task) for task in self.tasks]),
             **super().facts(),
         }
@@ -258,7 +331,8 @@ class Trainer(SlowTrainer):
         start = rho.map(lambda tensor: tensor.expand(len(tasks), *tensor.shape))
         if not exact:
             start = start.copy()
-        ledger = self.substrate.ledger
+        ledger, step = self.substrate.ledger, _step_size(self._trained)
+        rule = self.settings.rule if step is None else SGD(step)
         steps_on: Objective = support
         if self.settings.objective == "static":
             # The query is read where the first support step is: one forward serves both.
@@ -269,7 +343,7 @@ class Trainer(SlowTrainer):
             fast = start
             with ledger.operation("support"):
                 for _ in range(self.settings.inner_steps):
-                    made = self.settings.rule.step(steps_on, fast, differentiable=exact)
+                    made = rule.step(steps_on, fast, differentiable=exact)
                     fast = made.factors
                     ledger.check(made.losses.tolist(), made.reached())
             with ledger.operation("query"):
@@ -282,7 +356,14 @@ class Trainer(SlowTrainer):
                     losses, gradients = query.gradients(fast)
                 # The identity for the Jacobian of the support steps: each episode's gradient at its
                 # own factors goes to the corresponding slow entries, and the batch is averaged.
-                return float(losses.mean()), gradients.map(lambda tensor: tensor.mean(0))
+                mean = gradients.map(lambda tensor: tensor.mean(0))
+                if step is None:
+                    return float(losses.mean()), mean
+                # To the same order, a step size that grows by a share takes the whole way from the
+                # start to the adapted factors further by that share.
+                way = fast.combine(start, torch.sub).combine(gradients, torch.mul)
+                share = float(way.A.sum() + way.B.sum()) / len(tasks)
+                return float(losses.mean()), OuterGradient(mean.A, mean.B, share)
 
 
 def batch_indices(count: int, batch: int, updates: int, seed: int) -> list[int]:
@@ -382,6 +463,7 @@ def train(
     boundary: int | None = None,
     slow: SlowState | None = None,
     outer: AdamW | None = None,
+    step_rate: float = 0.0,
     limits: Limits | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 16,
@@ -403,8 +485,8 @@ def train(
         Of a new state, 4 and 0 (the input) by default; not with ``slow``.
     slow
         A state to go on from instead of a new one.
-    outer, limits
-        The outer optimiser, and the token limits.
+    outer, step_rate, limits
+        The outer optimiser, the rate at which it learns SGD's step size, and the token limits.
     checkpoint
         A file to save to every ``checkpoint_every`` updates, and to carry on from if it is there.
     on_update
@@ -430,7 +512,7 @@ def train(
             f"there is no directory {Path(checkpoint).parent} to save to; make it first."
         )
     settings = TrainingSettings(
-        objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW()
+        objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW(), step_rate
     )
     trainer = Trainer(substrate, slow, tasks, settings, limits)
     if checkpoint is not None and Path(checkpoint).exists():

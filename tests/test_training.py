@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -347,3 +348,89 @@ def test_label_training_learns_and_resumes(tiny, tmp_path):
     for _ in range(7):
         second.advance()
     assert second.slow.digest == whole.slow.digest
+
+
+# A step size that is learned ----------------------------------------------------------------------
+
+LEARNED = TrainingSettings("adapted", rule=larc.SGD(0.5), step_rate=0.05, seed=1)
+
+
+def test_a_learned_step_sizes_gradient_is_that_of_going_further_the_same_way(tiny):
+    tasks, slow = small_tasks(2), start(tiny)
+    trainer = Trainer(tiny, slow, tasks, LEARNED)
+    loss, gradient = trainer._outer_gradient(tasks)
+    # By its definition, in another way: the query after a share of every episode's whole way.
+    learner = larc.Learner(tiny, slow, rule=larc.SGD(0.5))
+
+    def query_after(share):
+        total = 0.0
+        for task in tasks:
+            episode = learner.begin()
+            for _ in range(LEARNED.inner_steps):
+                episode.update(larc.CandidateLosses(task.prompt, task.candidates, task.support))
+            moved = slow.factors.combine(episode.factors, lambda a, b: a + share * (b - a))
+            total += float(risk(tiny, task, task.query, 0)(moved.A, moved.B))
+        return total / len(tasks)
+
+    assert loss == pytest.approx(query_after(1.0), abs=1e-6)
+    slope = (query_after(1.02) - query_after(0.98)) / 0.04
+    # A central difference of float32 losses: 1e-6 over 0.04, and its own second-order term.
+    assert gradient.log_step == pytest.approx(slope, rel=0.02, abs=1e-4)
+    # The factors' part is what it is without a step size to learn.
+    fixed = dataclasses.replace(LEARNED, step_rate=0.0)
+    _, same = Trainer(tiny, slow, tasks, fixed)._outer_gradient(tasks)
+    assert same.equal(Factors(gradient.A, gradient.B))
+
+
+def test_a_step_size_is_learned_in_the_direction_that_helps(tiny):
+    tasks = small_tasks(2)
+    trainer = Trainer(tiny, start(tiny), tasks, LEARNED)
+    size = 0.5
+    for _ in range(3):
+        _, gradient = trainer.batch_gradient()
+        trainer.advance()
+        if trainer.updates == 1:  # AdamW's first move is the whole rate, against the gradient
+            assert trainer.slow.step_size == pytest.approx(
+                size * math.exp(-math.copysign(0.05, gradient.log_step)), rel=1e-5
+            )
+        assert trainer.slow.step_size != size
+        size = trainer.slow.step_size
+
+
+def test_a_learned_step_size_is_saved_resumed_and_used(tiny, tmp_path):
+    def learned(updates, checkpoint=None):
+        return larc.train(
+            tiny, small_tasks(), rule=larc.SGD(0.5), step_rate=0.05, updates=updates, seed=1,
+            checkpoint=checkpoint,
+        )  # fmt: skip
+
+    path, whole = tmp_path / "training", learned(5)
+    learned(3, path)
+    resumed = learned(5, path)
+    assert resumed.digest == whole.digest
+    assert resumed.step_size == whole.step_size != 0.5
+    again = larc.SlowState.from_bytes(whole.to_bytes())
+    assert (again.step_size, again.digest) == (whole.step_size, whole.digest)
+    assert again.digest != dataclasses.replace(again, step_size=0.5).digest
+    assert larc.Learner(tiny, again).rule == larc.SGD(whole.step_size)
+    assert larc.Learner(tiny, again, rule=larc.SGD(0.2)).rule == larc.SGD(0.2)
+    again.save_pretrained(tmp_path / "given")
+    assert larc.SlowState.from_pretrained(tmp_path / "given").digest == again.digest
+    # Training goes on from the size learned; with a fixed one it is no longer the state's.
+    on = larc.train(tiny, small_tasks(), slow=whole, rule=larc.SGD(0.5), step_rate=1e-9, updates=1, seed=1)  # fmt: skip # noqa: E501
+    assert on.step_size == pytest.approx(whole.step_size, rel=1e-6)
+    fixed = larc.train(tiny, small_tasks(), slow=whole, rule=larc.SGD(0.5), updates=1, seed=1)
+    assert fixed.step_size is None
+
+
+def test_a_step_size_is_learned_only_where_there_is_something_to_learn_it_from(tiny):
+    still = larc.train(tiny, small_tasks(), objective="static", step_rate=0.1, updates=1, seed=1)
+    assert still.step_size is None
+    for wrong in (
+        {"rule": larc.Descent()},
+        {"objective": "exact"},
+        {"step_rate": -0.1},
+        {"step_rate": float("nan")},
+    ):
+        with pytest.raises(larc.LarcError, match="step rate"):
+            larc.train(tiny, small_tasks(), updates=1, seed=1, **{"step_rate": 0.1, **wrong})

@@ -23,7 +23,7 @@ from larc.reports.report import Report
 from larc.reports.tables import Table
 from larc.studies import ci_queue, controller_queue, own_tasks, prefix_queue, programs, stream_queue
 from larc.studies.catalog import STUDIES, SWEEP, command_of
-from larc.studies.runs import REPLAY, Run
+from larc.studies.runs import REPLAY, Run, read_json
 
 # What makes the report of each kind of run.
 REPORTS: dict[str, Callable[[Run], Report]] = {
@@ -93,6 +93,10 @@ def _made_from(run: Run) -> list[str]:
         f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
         f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."
     ]
+    learned = sorted(run.path.glob("units/train-*/step.json"))
+    if learned:
+        sizes = ", ".join(f"{read_json(path)['step_size']:.3g}" for path in learned)
+        said.append(f"The adapted starts learned a step size of their own, by seed: {sizes}.")
     held_out = settings.get("held_out", "development")
     if held_out != "development":
         said.append(

@@ -16,7 +16,7 @@ from larc.errors import LarcError
 from larc.interventions import CELLS, predict
 from larc.learner import Learner
 from larc.progress import Display
-from larc.rules import parse_rule
+from larc.rules import SGD, parse_rule
 from larc.state import SlowState
 from larc.studies.engines import Files
 from larc.studies.options import UNTRAINED, EpisodicSettings, Execution, TaskSet
@@ -151,6 +151,7 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
         rule=parse_rule(settings.rule),
         seed=work.seed,
         outer=AdamW(learning_rate=settings.learning_rate),
+        step_rate=settings.step_rate,
     )
     trainer = Trainer(substrate, slow, work.tasks, how, settings.limits)
     losses: list[float] = []
@@ -171,7 +172,10 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
                 trainer.save(checkpoint, {"losses": losses, **counted(substrate)})
             if stop:
                 raise KeyboardInterrupt
-    return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+    files = {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+    if trainer.slow.step_size is not None:
+        files["step.json"] = as_json({"step_size": trainer.slow.step_size})
+    return files
 
 
 def _start(work: Work, substrate: Substrate) -> SlowState:
@@ -186,12 +190,15 @@ def _predict(work: Work, substrate: Substrate, display: Display) -> Files:
     settings = work.settings
     display.unit(work.name, 0, 0)
     slow = _start(work, substrate)
+    rule = parse_rule(settings.rule)
+    if settings.step_rate and slow.step_size is not None:
+        rule = SGD(slow.step_size)
     found = predict(
         substrate,
         slow,
         work.tasks,
         seed=work.seed,
-        rule=parse_rule(settings.rule),
+        rule=rule,
         inner_steps=settings.inner_steps,
         limits=settings.limits,
     )

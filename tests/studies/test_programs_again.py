@@ -7,6 +7,8 @@ import pytest
 import larc
 from larc.cli import main
 from larc.programs import split_groups
+from larc.rules import parse_rule
+from larc.state import read_slow
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run, read_json
 
@@ -143,3 +145,34 @@ def test_a_sweep_over_paths_is_one_directory_deep(trained, tmp_path):
     assert study(out, "--updates", 0, "--objectives", "adapted", "--sweep", f"start={trained}") == 0
     assert (out / "report.html").exists()
     assert main(["verify", str(out)]) == 0
+
+
+def test_a_step_size_can_be_learned_with_the_adapted_start(trained, tmp_path, capsys):
+    out = tmp_path / "learned"
+    assert study(out, "--updates", 2, "--step-rate", 0.5) == 0
+    unit = out / "units" / "train-adapted-2026092811"
+    size = read_json(unit / "step.json")["step_size"]
+    # Two updates of AdamW at this rate move the logarithm by no more than about its double.
+    first = parse_rule(Run(out).settings["rule"]).step_size
+    assert 1 / 2.8 < size / first < 2.8
+    assert size != first
+    slow = read_slow(unit / "slow.safetensors")
+    assert slow.step_size == size
+    assert not (out / "units" / "train-static-2026092811" / "step.json").exists()
+    # Arms that learn no size are what they were.
+    for arm in ("static", "untrained"):
+        assert predictions(out, arm) == predictions(trained, arm)
+    # Its predictions are made with the size learned, and with none other.
+    for rate, same in ((0.5, True), (0, False)):
+        again = tmp_path / f"again-{rate}"
+        assert study(again, "--start", out, "--updates", 0, "--step-rate", rate) == 0
+        assert (predictions(again, "adapted") == predictions(out, "adapted")) is same
+        kept = read_slow(again / "units" / "train-adapted-2026092811" / "slow.safetensors")
+        assert kept.digest == slow.digest
+    assert (
+        f"learned a step size of their own, by seed: {size:.3g}" in (out / "report.md").read_text()
+    )
+    assert main(["verify", str(out)]) == 0
+    wrong = tmp_path / "wrong"
+    assert study(wrong, "--updates", 1, "--step-rate", 0.5, "--rule", "descent:1.0") == 1
+    assert "only the step size of SGD can be learned" in capsys.readouterr().err
