@@ -434,3 +434,21 @@ def test_a_step_size_is_learned_only_where_there_is_something_to_learn_it_from(t
     ):
         with pytest.raises(larc.LarcError, match="step rate"):
             larc.train(tiny, small_tasks(), updates=1, seed=1, **{"step_rate": 0.1, **wrong})
+
+
+def test_two_step_sizes_are_one_size_at_another_balance():
+    torch.manual_seed(0)
+    A, B, target = torch.randn(2, 5), torch.randn(5, 2), torch.randn(5, 5)
+
+    def stepped(A, B, read_size, write_size):
+        A, B = A.clone().requires_grad_(), B.clone().requires_grad_()
+        slope_A, slope_B = torch.autograd.grad((B @ A - target).square().sum(), (A, B))
+        return (A - read_size * slope_A).detach(), (B - write_size * slope_B).detach()
+
+    read_size, write_size = 0.01, 0.04
+    size, c = (read_size * write_size) ** 0.5, (write_size / read_size) ** 0.25
+    two, one = (A, B), (c * A, B / c)
+    for _ in range(3):
+        two, one = stepped(*two, read_size, write_size), stepped(*one, size, size)
+    # The same products, but for rounding of float32 through three steps.
+    torch.testing.assert_close(two[1] @ two[0], one[1] @ one[0], atol=1e-5, rtol=1e-5)

@@ -22,8 +22,8 @@ from larc.ci import EXPERTS
 from larc.reports.replays import short_seed
 from larc.reports.tables import Cell, Table
 from larc.state import read_slow
-from larc.studies.catalog import STUDIES, command_of, settings_of
-from larc.studies.runs import Run
+from larc.studies.catalog import STUDIES, SWEEP, command_of, settings_of
+from larc.studies.runs import Run, read_json
 from website.paper import DIGITS, PAPER
 
 ROOT = Path(__file__).parents[1]
@@ -212,6 +212,42 @@ def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
     ]
 
 
+def _choice(place: str) -> str:
+    """Return every candidate that settings were chosen from, the best last, with its error."""
+    runs = [Run(path.parent) for path in sorted(RESULTS.glob(f"{place}/**/config.json"))]
+    lines = {_candidate(run) for run in runs if run.kind != SWEEP}  # a sweep's runs lie below it
+    columns = ("Where", "Rank", "Trained with", "Updates", "Used with", "Error", "Evaluations")
+    ordered = sorted(lines, key=lambda line: (-line[-2], *map(str, line)))
+    return Table("choice", "", columns, ordered).markdown()
+
+
+def _candidate(run: Run) -> tuple[Any, ...]:
+    """Return one candidate: where it is, how it was trained and used, its error and cost."""
+    used = run.settings
+    trained, updates = used, used["updates"]
+    while trained.get("start"):
+        trained = Run(ROOT / trained["start"]).settings
+        updates += trained["updates"]
+    where = f"before layer {used['boundary']}"
+    if used.get("acts_on"):
+        where = f"`{used['acts_on']}` of layer {used['boundary']}"
+    how, use = (f"{one['inner_steps']} × {one['rule']}" for one in (trained, used))
+    (objective,) = (name for name in used["objectives"] if name != "static")
+    if objective == "exact":
+        how += ", exact gradient"
+    if used["adapter"]:
+        how += ", semantic adapter"
+    learned = sorted(run.path.glob("units/train-*/step.json"))
+    if learned:
+        how += f", step size learned: {read_json(learned[0])['step_size']:.2f}"
+        use = f"{used['inner_steps']} × that"
+    place = str(run.path.relative_to(RESULTS))
+    error = _one(place, "controls", objective.capitalize())["Real/keep"]
+    (unit,) = run.path.glob(f"units/predict-{objective}-*/feedback.json")
+    spent = read_json(unit)["evaluations"]
+    return where, str(used["rank"]), how, str(updates), use, error, sum(spent) / len(spent)
+
+
 def _bench(name: str) -> str:
     """Return one section of the benchmark as it was last measured, or what it was made with."""
     table = Benchmark.read(ROOT / "benchmarks" / "measured.json")
@@ -223,6 +259,7 @@ def _bench(name: str) -> str:
 
 _MAKERS: dict[str, Callable[..., str]] = {
     "bench": _bench,
+    "choice": _choice,
     "answer": _answer,
     "contrary": _contrary,
     "headline": _headline,
