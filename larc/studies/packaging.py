@@ -160,7 +160,8 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
     use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter"' if adapter else "")
     use += f', acts_on="{acts_on}")' if acts_on else ")"
     what, where = first.place
-    rule = parse_rule(run.settings["rule"])
+    # A state that has learned its step size brings it along.
+    rule = "" if first.step_size else f", rule=larc.{parse_rule(run.settings['rule'])!r}"
     parts = [
         *("---", *front, "---", ""),
         *(f"# Slow states of LARC for {base or substrate}", ""),
@@ -169,7 +170,7 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
         *("", "```python", "import larc", "", 'place = "this directory, or its hub id"'),
         f"substrate = larc.{use}",
         f"slow = larc.SlowState.from_pretrained(place, seed={first.seed}, substrate=substrate)",
-        *(f"learner = larc.Learner(substrate, slow, rule=larc.{rule!r})", "```", ""),
+        *(f"learner = larc.Learner(substrate, slow{rule})", "```", ""),
         "A state is refused on any model but the one it was trained in, by the hash of its weights,"
         " configuration, tokenizer and adapter.",
         *("", "## States", ""),

@@ -173,6 +173,10 @@ def test_a_step_size_can_be_learned_with_the_adapted_start(trained, tmp_path, ca
         f"learned a step size of their own, by seed: {size:.3g}" in (out / "report.md").read_text()
     )
     assert main(["verify", str(out)]) == 0
+    given = tmp_path / "given"
+    assert main(["package", str(out), "--objective", "adapted", "--out", str(given)]) == 0
+    assert "learner = larc.Learner(substrate, slow)\n" in (given / "README.md").read_text()
+    assert larc.SlowState.from_pretrained(given).step_size == size
     wrong = tmp_path / "wrong"
     assert study(wrong, "--updates", 1, "--step-rate", 0.5, "--rule", "descent:1.0") == 1
     assert "only the step size of SGD can be learned" in capsys.readouterr().err
