@@ -212,6 +212,32 @@ def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
     ]
 
 
+def _sweep(run: str, *arms: str) -> str:
+    """Return a published sweep, of some of its arms, with each figure beside its interval."""
+    varied = list(Run(RESULTS / run).settings["varied"])
+    columns = (
+        *map(str.capitalize, varied),
+        "Arm",
+        "Reset",
+        "Keep",
+        "Lower than the first",
+        "G",
+        "D",
+    )
+    lines = []
+    for row in rows(run, "sweep"):
+        if not arms or row["Arm"] in arms:
+            found = (
+                (row["Lower than the first"], row["Its interval"]),
+                *((row[name], row[f"{name} interval"]) for name in ("G", "D")),
+            )
+            gains = ["–" if gain is None else f"{gain:.2f} {over}" for gain, over in found]
+            kept = [row[name] for name in ("Arm", "Reset", "Keep")]
+            names = [row[name] or "–" for name in varied]
+            lines.append([*names, *kept, *gains, row["Evaluations"], f"{row['ms']:,.0f}"])
+    return Table("sweep", "", (*columns, "Evaluations", "ms"), lines).markdown()
+
+
 def _choice(place: str) -> str:
     """Return every candidate that settings were chosen from, the best last, with its error."""
     runs = [Run(path.parent) for path in sorted(RESULTS.glob(f"{place}/**/config.json"))]
@@ -260,6 +286,7 @@ def _bench(name: str) -> str:
 _MAKERS: dict[str, Callable[..., str]] = {
     "bench": _bench,
     "choice": _choice,
+    "sweep": _sweep,
     "answer": _answer,
     "contrary": _contrary,
     "headline": _headline,
