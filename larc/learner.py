@@ -129,7 +129,7 @@ class Learner:
     slow
         Where episodes start; made on this substrate.
     rule
-        How they move on feedback; by default `SGD`, of the size the slow state has learned or 0.1.
+        How they move on feedback; by default `SGD`, of the size the slow state has learned if any.
     limits
         The most tokens a prompt and a candidate may have.
 
@@ -158,7 +158,8 @@ class Learner:
         slow.check_fits(substrate)
         self.substrate = substrate
         self.slow = slow
-        self.rule: UpdateRule = rule if rule is not None else SGD(slow.step_size or 0.1)
+        learned = SGD() if slow.step_size is None else SGD(slow.step_size)
+        self.rule: UpdateRule = learned if rule is None else rule
         rule_facts(self.rule)  # refuses one that could not be saved
         self.limits = limits or Limits()
 

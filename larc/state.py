@@ -94,7 +94,7 @@ class SlowState:
         )
 
     def advanced(self, factors: Factors, step_size: float | None = None) -> SlowState:
-        """Return the next version, with its own copy of the factors."""
+        """Return the next version: its own copy of the factors, and the step size if learned."""
         if factors.A.shape != self.factors.A.shape or not bool(factors.finite()):
             raise LarcError(
                 f"factors of rank {factors.rank} and width {factors.width} cannot follow "
@@ -104,7 +104,7 @@ class SlowState:
 
     @cached_property
     def digest(self) -> str:
-        """A name for exactly this state: factors, version, boundary and substrate."""
+        """A name for exactly this state: factors, version, boundary, substrate, learned step."""
         tensors = [("A", self.factors.A), ("B", self.factors.B)]
         step = [] if self.step_size is None else [self.step_size]
         return hash_json(

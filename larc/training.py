@@ -28,11 +28,12 @@ from larc.tasks import Task
 OuterObjective = Literal["static", "adapted", "exact"]
 TRAINING_FILE = "larc slow training, version 1"
 STEP = "log_step"  # the logarithm of a step size that is learned, among what is trained
+_FARTHEST = 80.0  # of that logarithm: float32 holds no larger steps
 
 
 @dataclass(frozen=True)
 class AdamW:
-    """The outer optimiser: AdamW without decay, the gradient's norm clipped first."""
+    """The outer optimiser: AdamW without decay, the norm of the factors' gradient clipped first."""
 
     learning_rate: float = 1e-3
     beta1: float = 0.9
@@ -73,10 +74,12 @@ class TrainingSettings:
     ``adapted`` at the adapted ones with the identity for their Jacobian, ``exact`` through the
     support steps themselves.
 
-    With a ``step_rate`` the step size of `SGD` is learned too, starting from the rule's: AdamW
-    moves its logarithm at that rate. Only the adapted objective has anything to learn it from; a
-    static training leaves it. One number is enough: steps of two sizes on ``A`` and ``B`` are steps
-    of one size on ``c A`` and ``B / c``, and the balance of the two is trained as it is.
+    With a ``step_rate`` the step size of `SGD` is learned too: AdamW moves its logarithm at that
+    rate. It starts from the size that the slow state has learned before, else from the rule's. Only
+    the adapted objective has anything to learn it from; without a rate, or with the static
+    objective, steps are the rule's and the state has no size of its own afterwards. One number is
+    enough: steps of two sizes on ``A`` and ``B`` are steps of one size on ``c A`` and ``B / c``,
+    and the balance of the two is trained as it is.
     """
 
     objective: OuterObjective = "adapted"
@@ -93,8 +96,8 @@ class TrainingSettings:
             raise LarcError(f"objective {self.objective!r} is unknown; use one of {known}.")
         if self.batch < 1 or self.inner_steps < 0:
             raise LarcError("a batch holds at least one episode and takes no fewer than 0 steps.")
-        if not (math.isfinite(self.step_rate) and self.step_rate >= 0):
-            raise LarcError(f"step rate {self.step_rate} was given; give a positive number, or 0.")
+        if not 0 <= self.step_rate <= 1:
+            raise LarcError(f"step rate {self.step_rate} was given; give a number from 0 to 1.")
         if self.step_rate and not isinstance(self.rule, SGD):
             raise LarcError("only the step size of SGD can be learned; leave the step rate at 0.")
         if self.step_rate and self.objective == "exact":
@@ -105,7 +108,7 @@ class TrainingSettings:
     @property
     def first_step(self) -> float | None:
         """The step size that learning starts from, if one is learned."""
-        learned = self.step_rate > 0 and self.objective == "adapted"
+        learned = self.step_rate and self.inner_steps and self.objective == "adapted"
         return self.rule.step_size if learned and isinstance(self.rule, SGD) else None
 
     def facts(self) -> dict[str, Any]:
@@ -116,7 +119,13 @@ class TrainingSettings:
 
 @dataclass(frozen=True, eq=False)
 class OuterGradient(Factors):
-    """A batch's gradient at the slow factors, and at the logarithm of the step size."""
+    """A batch's gradient at the slow factors, and at the logarithm of the step size.
+
+    Attributes
+    ----------
+    log_step
+        The latter; what is made of the factors (``map``, ``copy``) is without it.
+    """
 
     log_step: float = 0.0
 
@@ -125,7 +134,8 @@ class SlowTrainer:
     """Trains one slow state, an outer update at a time, and can be saved between any two.
 
     A subclass says what a batch's loss and gradient are, and what its training depends on. If it
-    gives a first step size and a rate, the step size is learned with the factors.
+    gives a first step size and a rate, its gradient is an `OuterGradient`, and the step size is
+    learned with the factors.
     """
 
     def __init__(
@@ -144,7 +154,7 @@ class SlowTrainer:
         self.limits = limits or Limits()
         self.updates = 0
         self._start = slow.digest
-        self._step_rate = step_rate
+        self._start_step, self._step_rate = slow.step_size, step_rate
         # A state that has learned its step size goes on from there.
         step = first_step and (slow.step_size or first_step)
         self._trained = _leaves(slow.factors, step)
@@ -169,7 +179,8 @@ class SlowTrainer:
         """Make one outer update and return the mean loss it was made from."""
         loss, gradient = self.batch_gradient()
         norm = float(gradient.norm())
-        if not (math.isfinite(loss) and math.isfinite(norm)):
+        share = gradient.log_step if isinstance(gradient, OuterGradient) else 0.0
+        if not all(map(math.isfinite, (loss, norm, share))):
             raise LarcError(
                 f"outer update {self.updates + 1} is not finite and was not made; lower the step "
                 "size or the learning rate."
@@ -177,8 +188,8 @@ class SlowTrainer:
         scale = min(1.0, self.outer.clip / max(norm, 1e-12))
         self._trained["A"].grad = gradient.A * scale
         self._trained["B"].grad = gradient.B * scale
-        if isinstance(gradient, OuterGradient) and STEP in self._trained:
-            self._trained[STEP].grad = torch.full((), gradient.log_step)
+        if STEP in self._trained:
+            self._trained[STEP].grad = torch.tensor(share, dtype=torch.float64)
         self._optimizer.step()
         self.updates += 1
         self.slow = self.slow.advanced(
@@ -233,7 +244,7 @@ class SlowTrainer:
             for moment in ("step", "exp_avg", "exp_avg_sq") if updates else ():
                 value = tensors[f"outer.{name}.{moment}"]
                 shape = () if moment == "step" else leaf.shape
-                value = value.float().reshape(shape)
+                value = value.to(leaf.dtype if moment != "step" else torch.float32).reshape(shape)
                 if moment != "step":  # which stays where it is
                     value = value.to(leaf.device)
                 optimizer.state[leaf][moment] = value
@@ -243,7 +254,7 @@ class SlowTrainer:
             factors=factors.copy(),
             version=version,
             origin=origin,
-            step_size=_step_size(trained),
+            step_size=_step_size(trained) if updates else self._start_step,
         )
         return notes
 
@@ -253,12 +264,18 @@ def _leaves(factors: Factors, step: float | None) -> dict[str, Tensor]:
     leaf = factors.leaf()
     trained = {"A": leaf.A, "B": leaf.B}
     if step is not None:
-        trained[STEP] = torch.tensor(math.log(step), requires_grad=True)
+        # Twice as precise as the factors, so that a size to start from is that very size.
+        trained[STEP] = torch.tensor(math.log(step), dtype=torch.float64, requires_grad=True)
     return trained
 
 
 def _step_size(trained: Mapping[str, Tensor]) -> float | None:
-    return math.exp(float(trained[STEP].detach())) if STEP in trained else None
+    if STEP not in trained:
+        return None
+    logarithm = float(trained[STEP].detach())
+    if abs(logarithm) > _FARTHEST:
+        raise LarcError(f"a step size of e^{logarithm:.0f} was learned; lower the step rate.")
+    return math.exp(logarithm)
 
 
 class Trainer(SlowTrainer):
@@ -478,7 +495,8 @@ def train(
     objective
         ``"static"``, ``"adapted"`` or ``"exact"``: see `TrainingSettings`.
     updates, batch, inner_steps, rule
-        Outer updates to make, episodes in each, and the support steps an episode takes.
+        Outer updates to make, episodes in each, and the support steps an episode takes: those of
+        the rule, ``SGD(0.1)`` by default, whatever a slow state to go on from has learned.
     seed
         Draws the first factors and, on a stream of its own, the order of the tasks.
     rank, boundary
@@ -486,7 +504,8 @@ def train(
     slow
         A state to go on from instead of a new one.
     outer, step_rate, limits
-        The outer optimiser, the rate at which it learns SGD's step size, and the token limits.
+        The outer optimiser, the rate at which it learns SGD's step size (see `TrainingSettings`),
+        and the token limits.
     checkpoint
         A file to save to every ``checkpoint_every`` updates, and to carry on from if it is there.
     on_update

@@ -233,7 +233,7 @@ def _sweep(run: str, *arms: str) -> str:
             )
             gains = ["–" if gain is None else f"{gain:.2f} {over}" for gain, over in found]
             kept = [row[name] for name in ("Arm", "Reset", "Keep")]
-            names = [row[name] or "–" for name in varied]
+            names = ["–" if row[name] is None else str(row[name]) for name in varied]
             lines.append([*names, *kept, *gains, row["Evaluations"], f"{row['ms']:,.0f}"])
     return Table("sweep", "", (*columns, "Evaluations", "ms"), lines).markdown()
 
@@ -263,7 +263,7 @@ def _candidate(run: Run) -> tuple[Any, ...]:
         how += ", exact gradient"
     if used["adapter"]:
         how += ", semantic adapter"
-    learned = sorted(run.path.glob("units/train-*/step.json"))
+    learned = sorted(run.path.glob("units/train-*/step.json"))  # only where it was used
     if learned:
         how += f", step size learned: {read_json(learned[0])['step_size']:.2f}"
         use = f"{used['inner_steps']} × that"

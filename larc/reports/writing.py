@@ -45,35 +45,48 @@ def write_report(run: Run) -> str:
     runs = [child for _, child in sweep.variations(run)] if run.kind == SWEEP else []
     for child in runs:
         write_report(child)
-    report, cost = REPORTS[run.kind](run), cost_tables(run)
-    report = replace(report, notes=[*_made_from(run), *report.notes])
-    command = command_of(run)
-    made_with = [made for one in runs or [run] for made in one.made_with()]
-    distinct = [made for i, made in enumerate(made_with) if made not in made_with[:i]]
-    names = [child.path.name for child in runs]
-    settings = _settings(run)
-    facts = Facts(command, settings, cost, distinct, run.evidence(), names)
-    _write_tables(run, [*report.tables, *cost])
+    report = _report(run)
+    for name, content in _documents(run, report, runs).items():
+        run.write_file(name, content)
     for figure in report.figures:
         drawn = figures.draw(figure)
         run.write_file(f"figures/{figure.name}.svg", figures.render(drawn, "svg"))
         run.write_file(f"figures/{figure.name}.png", figures.render(drawn, "png"))
-    run.write_file("report.md", _markdown(report, cost, command, settings).encode())
-    run.write_file("report.html", page(report, facts).encode())
     run.write_manifest()
     return str(run.path / "report.html")
+
+
+def documents(run: Run) -> dict[str, bytes]:
+    """Return the tables and pages of a run's report by the names of their files, writing none."""
+    runs = [child for _, child in sweep.variations(run)] if run.kind == SWEEP else []
+    return _documents(run, _report(run), runs)
+
+
+def _report(run: Run) -> Report:
+    report = REPORTS[run.kind](run)
+    return replace(report, notes=[*_made_from(run), *report.notes])
+
+
+def _documents(run: Run, report: Report, runs: Sequence[Run]) -> dict[str, bytes]:
+    cost, command, settings = cost_tables(run), command_of(run), _settings(run)
+    made_with = [made for one in runs or [run] for made in one.made_with()]
+    distinct = [made for i, made in enumerate(made_with) if made not in made_with[:i]]
+    names = [child.path.name for child in runs]
+    facts = Facts(command, settings, cost, distinct, run.evidence(), names)
+    texts = {
+        "report.md": _markdown(report, cost, command, settings),
+        "report.html": page(report, facts),
+    }
+    for table in (*report.tables, *cost):
+        texts[f"tables/{table.name}.md"] = table.markdown()
+        texts[f"tables/{table.name}.tex"] = table.latex()
+        texts[f"tables/{table.name}.csv"] = table.csv()
+    return {name: text.encode() for name, text in texts.items()}
 
 
 def _swept(run: Run) -> Report:
     said = REPORTS[run.settings["study"]]
     return sweep.report(run) if said == episodic_report.report else sweep.answers(run, said)
-
-
-def _write_tables(run: Run, tables: Sequence[Table]) -> None:
-    for table in tables:
-        run.write_file(f"tables/{table.name}.md", table.markdown().encode())
-        run.write_file(f"tables/{table.name}.tex", table.latex().encode())
-        run.write_file(f"tables/{table.name}.csv", table.csv().encode())
 
 
 def _made_from(run: Run) -> list[str]:
@@ -93,10 +106,14 @@ def _made_from(run: Run) -> list[str]:
         f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
         f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."
     ]
-    learned = sorted(run.path.glob("units/train-*/step.json"))
+    steps = [run.path / f"units/train-adapted-{seed}/step.json" for seed in settings["seeds"]]
+    learned = [f"{read_json(path)['step_size']:.3g}" for path in steps if path.exists()]
     if learned:
-        sizes = ", ".join(f"{read_json(path)['step_size']:.3g}" for path in learned)
-        said.append(f"The adapted starts learned a step size of their own, by seed: {sizes}.")
+        said.append(
+            f"The adapted starts learned step sizes of their own, by seed {', '.join(learned)}, "
+            f"and were read with those; other starts step by {settings['rule']}, so that Δobj "
+            "compares starts and step sizes together."
+        )
     held_out = settings.get("held_out", "development")
     if held_out != "development":
         said.append(

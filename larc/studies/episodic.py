@@ -54,6 +54,8 @@ def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: E
             f"--rule {settings.rule} takes several steps on one piece of feedback; give one step "
             "and --inner-steps: sham feedback is dealt anew at each."
         )
+    for arm in settings.objectives:
+        _how(settings, arm, settings.seeds[0])  # refused now rather than after other trainings
     display = Display()
     trainings = [
         Work(f"train-{arm}-{seed}", settings, arm, seed, tasks.training)
@@ -141,18 +143,21 @@ def perform(work: Work, display: Display | None = None) -> Files:
     return accounted(work, _train if work.name.startswith("train-") else _predict, display)
 
 
-def _train(work: Work, substrate: Substrate, display: Display) -> Files:
-    settings = work.settings
-    slow = _start(work, substrate)
-    how = TrainingSettings(
-        objective=work.arm,  # type: ignore[arg-type]  # checked by TrainingSettings itself
+def _how(settings: EpisodicSettings, arm: str, seed: int) -> TrainingSettings:
+    return TrainingSettings(
+        objective=arm,  # type: ignore[arg-type]  # checked by TrainingSettings itself
         batch=settings.batch,
         inner_steps=settings.inner_steps,
         rule=parse_rule(settings.rule),
-        seed=work.seed,
+        seed=seed,
         outer=AdamW(learning_rate=settings.learning_rate),
         step_rate=settings.step_rate,
     )
+
+
+def _train(work: Work, substrate: Substrate, display: Display) -> Files:
+    settings = work.settings
+    slow, how = _start(work, substrate), _how(settings, work.arm, work.seed)
     trainer = Trainer(substrate, slow, work.tasks, how, settings.limits)
     losses: list[float] = []
     checkpoint = Path(work.scratch) / "checkpoint.safetensors"
@@ -173,7 +178,7 @@ def _train(work: Work, substrate: Substrate, display: Display) -> Files:
             if stop:
                 raise KeyboardInterrupt
     files = {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
-    if trainer.slow.step_size is not None:
+    if settings.step_rate and trainer.slow.step_size is not None:
         files["step.json"] = as_json({"step_size": trainer.slow.step_size})
     return files
 

@@ -160,8 +160,9 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
     use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter"' if adapter else "")
     use += f', acts_on="{acts_on}")' if acts_on else ")"
     what, where = first.place
-    # A state that has learned its step size brings it along.
-    rule = "" if first.step_size else f", rule=larc.{parse_rule(run.settings['rule'])!r}"
+    # A state that has learned its step size, and was read with it, brings it along.
+    own = first.step_size and run.settings.get("step_rate")
+    rule = "" if own else f", rule=larc.{parse_rule(run.settings['rule'])!r}"
     parts = [
         *("---", *front, "---", ""),
         *(f"# Slow states of LARC for {base or substrate}", ""),
@@ -174,7 +175,7 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
         "A state is refused on any model but the one it was trained in, by the hash of its weights,"
         " configuration, tokenizer and adapter.",
         *("", "## States", ""),
-        *_rows(("Seed", "Slow updates", "Digest"), [_state_row(slow) for slow in states]),
+        *_states(states),
         *("", "## Evaluation", "", choice.finding, ""),
         *([choice.reason, ""] if choice.reason else []),
         *_tables(run),
@@ -189,8 +190,14 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
     return "\n".join(parts) + "\n"
 
 
-def _state_row(slow: SlowState) -> tuple[str, str, str]:
-    return str(slow.seed), str(slow.version), f"`{slow.digest}`"
+def _states(states: Sequence[SlowState]) -> list[str]:
+    columns = ["Seed", "Slow updates", "Digest"]
+    rows = [[str(slow.seed), str(slow.version), f"`{slow.digest}`"] for slow in states]
+    if any(slow.step_size for slow in states):
+        columns.append("Step size, learned")
+        for row, slow in zip(rows, states, strict=True):
+            row.append(f"{slow.step_size:.4g}" if slow.step_size else "–")
+    return _rows(columns, rows)
 
 
 def _tables(run: Run) -> list[str]:

@@ -169,14 +169,19 @@ def test_a_step_size_can_be_learned_with_the_adapted_start(trained, tmp_path, ca
         assert (predictions(again, "adapted") == predictions(out, "adapted")) is same
         kept = read_slow(again / "units" / "train-adapted-2026092811" / "slow.safetensors")
         assert kept.digest == slow.digest
-    assert (
-        f"learned a step size of their own, by seed: {size:.3g}" in (out / "report.md").read_text()
-    )
+        given = tmp_path / f"given-{rate}"
+        assert main(["package", str(again), "--objective", "adapted", "--out", str(given)]) == 0
+        used = "slow)" if same else f"slow, rule=larc.{parse_rule(Run(again).settings['rule'])!r})"
+        assert f"larc.Learner(substrate, {used}\n" in (given / "README.md").read_text()
+        assert f"| {size:.4g} |" in (given / "README.md").read_text()
+        told = f"learned step sizes of their own, by seed {size:.3g}, and were read with those"
+        assert (told in (again / "report.md").read_text()) is same
     assert main(["verify", str(out)]) == 0
-    given = tmp_path / "given"
-    assert main(["package", str(out), "--objective", "adapted", "--out", str(given)]) == 0
-    assert "learner = larc.Learner(substrate, slow)\n" in (given / "README.md").read_text()
-    assert larc.SlowState.from_pretrained(given).step_size == size
     wrong = tmp_path / "wrong"
     assert study(wrong, "--updates", 1, "--step-rate", 0.5, "--rule", "descent:1.0") == 1
     assert "only the step size of SGD can be learned" in capsys.readouterr().err
+    wrong = tmp_path / "wrong too"
+    exact = ("--objectives", "static,exact")
+    assert study(wrong, "--updates", 1, "--step-rate", 0.5, *exact) == 1
+    assert "with the adapted objective" in capsys.readouterr().err
+    assert not wrong.exists()
