@@ -200,6 +200,43 @@ def test_what_results_say_in_words_is_so():
     assert gains["Static G"] < 3
 
 
+def kept(name):
+    found = {row["Objective"]: row["Real/keep"] for row in rows(f"choice/{name}", "controls")}
+    return found.get("Adapted", found.get("Exact"))
+
+
+def test_what_the_choice_says_in_words_is_so():
+    fixed = kept("sgd-0.1")
+    assert round(fixed) == 12
+    assert {round(kept(f"sgd-{size}")) for size in ("0.3", "1.0")} == {8}
+    sizes = ("learned-step-first", "learned-step", "exact")
+    assert [f"{kept(name):.1f}" for name in sizes] == ["5.7", "1.4", "1.5"]
+    assert max(kept("descent-2"), kept("exact-descent")) < 1
+    larger = [kept(f"sizes-of-sgd/rule=sgd_{size}") for size in ("0.1", "0.3", "1.0")]
+    assert larger == sorted(larger)
+    steps = {n: kept(f"steps-of-sgd/inner_steps={n}") for n in (2, 4, 8, 16)}
+    assert steps[4] > kept("descent-2") > steps[8]
+    assert kept("steps-of-descent/inner_steps=8") < kept("descent-8")
+    for hard in ("rank-16", "weight"):
+        assert kept(hard) > 60
+        assert kept(f"{hard}-descent") < 20
+    assert kept("descent-2") < min(kept(f"rank-{rank}-descent") for rank in (1, 16))
+    assert kept("descent-2") < kept("weight-descent")
+    assert 1.8 < kept("layer-20") / fixed < 2.2
+    assert kept("steps-of-layer-20/inner_steps=2") - steps[2] < 5
+    assert abs(kept("descent-2-longer") - kept("descent-2")) < 1
+    assert abs(kept("adapter-descent") - kept("descent-2")) < 1
+    # What was chosen is the best with two steps, and of the best with more.
+    lines = [line.split(" | ") for line in renewed(CHOICE).splitlines() if " × " in line]
+    two = [" | ".join(cells) for cells in lines if cells[4].startswith("2 × ")]
+    assert "2 × descent:1.0, exact gradient | 256 | 2 × descent:1.0 |" in two[-1]
+    for trained in ("exact", "longer", "descent"):
+        assert f"{kept(f'steps-of-{trained}/inner_steps=8'):.1f}" == "0.0"
+
+
+CHOICE = "<!-- from results: choice choice -->\n<!-- end -->"
+
+
 def test_a_changed_number_would_be_noticed():
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert renewed(page.replace("17.88", "15.01")) == page
