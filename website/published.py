@@ -174,17 +174,20 @@ def _differs(run: str) -> str:
     settings = settings_of(own)
     paper = STUDIES[own.kind].presets["paper"]
     slow = read_slow(next(iter(sorted(RESULTS.glob(f"{run}/units/*/slow.safetensors")))))
-    place = f"before layer {settings.boundary}" if settings.boundary else "input embeddings"
     told = [
         ("Frozen model", "MiniCPM5-1B-SFT, width 1536, 24 layers", settings.substrate),
         ("Semantic adapter", "rank 16, trained before", settings.adapter or "none"),
         ("Precision of the model", "bfloat16", settings.dtype),
-        ("Where the residual is", "input embeddings", place),
+        ("Where the residual is", "input embeddings", _where(settings.boundary)),
         ("Rank, numbers in a state", "4, 12,288", f"{settings.rank}, {slow.factors.numbers:,}"),
         ("Training seeds", str(len(paper.seeds)), str(len(settings.seeds))),
         *(_ci_facts(run, settings) if own.kind == "ci" else _program_facts(settings, paper)),
     ]
     return Table("differs", "", ("", "Paper", "Here"), told).markdown()
+
+
+def _where(boundary: int) -> str:
+    return f"before layer {boundary}" if boundary else "input embeddings"
 
 
 def _program_facts(settings: Any, paper: Any) -> list[tuple[str, str, str]]:
@@ -212,32 +215,6 @@ def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def _sweep(run: str, *arms: str) -> str:
-    """Return a published sweep, of some of its arms, with each figure beside its interval."""
-    varied = list(Run(RESULTS / run).settings["varied"])
-    columns = (
-        *map(str.capitalize, varied),
-        "Arm",
-        "Reset",
-        "Keep",
-        "Lower than the first",
-        "G",
-        "D",
-    )
-    lines = []
-    for row in rows(run, "sweep"):
-        if not arms or row["Arm"] in arms:
-            found = (
-                (row["Lower than the first"], row["Its interval"]),
-                *((row[name], row[f"{name} interval"]) for name in ("G", "D")),
-            )
-            gains = ["–" if gain is None else f"{gain:.2f} {over}" for gain, over in found]
-            kept = [row[name] for name in ("Arm", "Reset", "Keep")]
-            names = ["–" if row[name] is None else str(row[name]) for name in varied]
-            lines.append([*names, *kept, *gains, row["Evaluations"], f"{row['ms']:,.0f}"])
-    return Table("sweep", "", (*columns, "Evaluations", "ms"), lines).markdown()
-
-
 def _choice(place: str) -> str:
     """Return every candidate that settings were chosen from, the best last, with its error."""
     runs = [Run(path.parent) for path in sorted(RESULTS.glob(f"{place}/**/config.json"))]
@@ -254,7 +231,7 @@ def _candidate(run: Run) -> tuple[Any, ...]:
     while trained.get("start"):
         trained = Run(ROOT / trained["start"]).settings
         updates += trained["updates"]
-    where = f"before layer {used['boundary']}"
+    where = _where(used["boundary"])
     if used.get("acts_on"):
         where = f"`{used['acts_on']}` of layer {used['boundary']}"
     how, use = (f"{one['inner_steps']} × {one['rule']}" for one in (trained, used))
@@ -286,7 +263,6 @@ def _bench(name: str) -> str:
 _MAKERS: dict[str, Callable[..., str]] = {
     "bench": _bench,
     "choice": _choice,
-    "sweep": _sweep,
     "answer": _answer,
     "contrary": _contrary,
     "headline": _headline,

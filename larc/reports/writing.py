@@ -42,11 +42,10 @@ def write_report(run: Run) -> str:
     if run.kind not in REPORTS:
         raise LarcError(f"{run.path} is a run of {run.kind!r}, which has no report.")
     run.check_foreign()
-    runs = [child for _, child in sweep.variations(run)] if run.kind == SWEEP else []
-    for child in runs:
+    for child in _children(run):
         write_report(child)
     report = _report(run)
-    for name, content in _documents(run, report, runs).items():
+    for name, content in _documents(run, report).items():
         run.write_file(name, content)
     for figure in report.figures:
         drawn = figures.draw(figure)
@@ -58,8 +57,11 @@ def write_report(run: Run) -> str:
 
 def documents(run: Run) -> dict[str, bytes]:
     """Return the tables and pages of a run's report by the names of their files, writing none."""
-    runs = [child for _, child in sweep.variations(run)] if run.kind == SWEEP else []
-    return _documents(run, _report(run), runs)
+    return _documents(run, _report(run))
+
+
+def _children(run: Run) -> list[Run]:
+    return [child for _, child in sweep.variations(run)] if run.kind == SWEEP else []
 
 
 def _report(run: Run) -> Report:
@@ -67,7 +69,8 @@ def _report(run: Run) -> Report:
     return replace(report, notes=[*_made_from(run), *report.notes])
 
 
-def _documents(run: Run, report: Report, runs: Sequence[Run]) -> dict[str, bytes]:
+def _documents(run: Run, report: Report) -> dict[str, bytes]:
+    runs = _children(run)
     cost, command, settings = cost_tables(run), command_of(run), _settings(run)
     made_with = [made for one in runs or [run] for made in one.made_with()]
     distinct = [made for i, made in enumerate(made_with) if made not in made_with[:i]]

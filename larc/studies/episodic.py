@@ -16,7 +16,7 @@ from larc.errors import LarcError
 from larc.interventions import CELLS, predict
 from larc.learner import Learner
 from larc.progress import Display
-from larc.rules import SGD, parse_rule
+from larc.rules import parse_rule
 from larc.state import SlowState
 from larc.studies.engines import Files
 from larc.studies.options import UNTRAINED, EpisodicSettings, Execution, TaskSet
@@ -195,9 +195,9 @@ def _predict(work: Work, substrate: Substrate, display: Display) -> Files:
     settings = work.settings
     display.unit(work.name, 0, 0)
     slow = _start(work, substrate)
-    rule = parse_rule(settings.rule)
-    if settings.step_rate and slow.step_size is not None:
-        rule = SGD(slow.step_size)
+    # Without a rule, a state steps by the size it has learned.
+    learned = settings.step_rate and slow.step_size is not None
+    rule = None if learned else parse_rule(settings.rule)
     found = predict(
         substrate,
         slow,
