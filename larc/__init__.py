@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from larc.stream.controller import Controller
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
-    from larc.training import AdamW, Trainer, TrainingSettings, train
+    from larc.trainer import AdamW
+    from larc.training import Trainer, TrainingSettings, train
 
 # Public names are fetched when first used: the command line answers without loading torch.
 _ROOMS = {
     "SGD": "larc.rules",
-    "AdamW": "larc.training",
+    "AdamW": "larc.trainer",
     "CandidateLosses": "larc.scoring",
     "Controller": "larc.stream.controller",
     "Descent": "larc.rules",

@@ -27,7 +27,8 @@ from larc.studies.stopping import stoppable
 from larc.studies.units import accounted, counted, do_all, hashes, recount
 from larc.substrate import Substrate
 from larc.tasks import Task
-from larc.training import AdamW, Trainer, TrainingSettings
+from larc.trainer import AdamW
+from larc.training import Trainer, TrainingSettings
 
 CHECKPOINT_EVERY = 8
 

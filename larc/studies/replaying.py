@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from larc.evaluation import nested_weights
+from larc.label_training import LabelTrainer
 from larc.progress import Display
 from larc.scoring import Label
 from larc.state import SlowState
@@ -26,7 +27,7 @@ from larc.studies.parquet import to_parquet
 from larc.studies.runs import as_json
 from larc.studies.units import Unit, counted, recount
 from larc.substrate import Substrate
-from larc.training import AdamW, LabelTrainer
+from larc.trainer import AdamW
 
 CHECKPOINT_EVERY = 16
 

@@ -10,6 +10,7 @@ import pytest
 from larc.cli import main
 from larc.errors import LarcError
 from larc.evaluation import half_brier
+from larc.label_training import LabelTrainer
 from larc.learner import Learner
 from larc.state import SlowState
 from larc.stream.session import Session, SessionFull
@@ -20,7 +21,6 @@ from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run
 from larc.studies.stream import PATHS, PRIOR
 from larc.studies.stream_queue import PRESETS, divide, synthetic_stream
-from larc.training import LabelTrainer
 
 SEED = 2026092811
 # Before a layer, so that a run that goes on has lost the activations kept below it.
