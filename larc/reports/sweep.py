@@ -98,7 +98,10 @@ def report(sweep: Run) -> Report:
             ("Evaluations of an episode's feedback", "Milliseconds of feedback for an episode"),
             strict=True,
         )
+        # Where every combination takes as much, there is nothing to see.
+        if len({much for points in found.values() for much, _, _ in points}) > 1
     ]
+    caption = f"What it took: combinations of {' and '.join(varied)} by the cost of feedback."
     return Report(
         f"A sweep of the {sweep.settings['study']} study",
         f"How does what feedback teaches depend on {' and '.join(varied)}?",
@@ -107,11 +110,7 @@ def report(sweep: Run) -> Report:
         [table],
         [
             Figure("gains", "What keeping was worth, for each combination and arm.", [chart]),
-            Figure(
-                "cost",
-                f"What it took: combinations of {' and '.join(varied)} by the cost of feedback.",
-                by_cost,
-            ),
+            *([Figure("cost", caption, by_cost)] if by_cost else []),
         ],
         notes=[
             "The combination was chosen after looking at all of them, so its own figure is a "
