@@ -47,6 +47,7 @@ from larc.evaluation.weights import (
     nested_mean,
     nested_weights,
     restrict_weights,
+    weighted_mean,
 )
 
 __all__ = [
@@ -77,5 +78,6 @@ __all__ = [
     "restrict_weights",
     "retention_gain",
     "select_objective",
+    "weighted_mean",
     "worst_seed_gain",
 ]

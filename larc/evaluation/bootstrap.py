@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from larc.errors import LarcError
 from larc.evaluation.checks import Floats, finite_array
-from larc.evaluation.weights import Labels, nested_weights
+from larc.evaluation.weights import Labels, nested_weights, weighted_mean
 
 RESAMPLES = 10_000
 # Five intervals at 99 % cover together at 95 % (Bonferroni): one objective contrast and two (G, D).
@@ -86,7 +86,9 @@ def bootstrap_intervals(
         block = slice(start, start + width)
         means = bootstrap_means(table[:, block], labels, seed=seed, resamples=resamples)
         bounds[:, block] = np.quantile(means, tails, axis=0, method="linear")
-    return Intervals(estimate=weights @ table, lower=bounds[0], upper=bounds[1], level=level)
+    return Intervals(
+        estimate=weighted_mean(table.T, weights), lower=bounds[0], upper=bounds[1], level=level
+    )
 
 
 def bootstrap_means(
@@ -117,7 +119,9 @@ def bootstrap_means(
             # Drawing g of g groups with replacement: how often each comes up is multinomial.
             size = len(rows)
             counts = stream.multinomial(size, np.full(size, 1 / size), size=len(block))
-            block += counts.astype(np.float64) @ shares[rows]
+            # Group by group: a matrix product would round as the processor likes.
+            for count, share in zip(counts.T, shares[rows], strict=True):
+                block += count[:, None] * share
     return means
 
 

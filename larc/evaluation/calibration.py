@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from larc.errors import LarcError
 from larc.evaluation.checks import Floats, checked_labels, checked_probabilities, checked_weights
+from larc.evaluation.weights import weighted_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,4 +108,4 @@ def expected_calibration_error(bins: Reliability) -> float:
     """
     held = bins.weight > 0
     gaps = np.abs(bins.predicted[held] - bins.observed[held])
-    return float(bins.weight[held] @ gaps)
+    return float(weighted_mean(gaps, bins.weight[held]))

@@ -18,6 +18,7 @@ from larc.evaluation import (
     half_brier,
     nested_weights,
     reliability,
+    weighted_mean,
 )
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run
@@ -61,7 +62,7 @@ class CIResults:
 
     def scores(self, path: str) -> Array:
         """Return a path's loss by seed, with the primary weights."""
-        return self.loss[path] @ self.primary
+        return weighted_mean(self.loss[path], self.primary)
 
     @property
     def path_scores(self) -> dict[str, Array]:
@@ -100,7 +101,8 @@ def load_results(run: Run) -> CIResults:
     commits = tuple(jobs[key]["commit"] for key in keys)
     names = tuple(key[1] for key in keys)
     primary = nested_weights(repositories, commits, names)
-    verdict = brier_success((loss["HEDGE4"] @ primary).tolist(), (loss["P1M1"] @ primary).tolist())
+    hedge, keep = (weighted_mean(loss[path], primary).tolist() for path in ("HEDGE4", "P1M1"))
+    verdict = brier_success(hedge, keep)
     synthetic = bool(run.settings["synthetic"])
     return CIResults(
         seeds, repositories, commits, names, asked, labels, loss, policy, verdict, synthetic

@@ -6,7 +6,7 @@ import numpy as np
 
 from larc.ci.experts import CHOICE, EXPERTS
 from larc.ci.jobs import LABELS
-from larc.evaluation import expected_calibration_error, nested_weights, reliability
+from larc.evaluation import expected_calibration_error, nested_weights, reliability, weighted_mean
 from larc.reports.ci import (
     SHOWN,
     CIResults,
@@ -145,7 +145,8 @@ def _strata(results: CIResults) -> Table:
             names = [n for n, keep in zip(results.names, chosen, strict=True) if keep]
             weights = nested_weights(commits, names) if name == "All" else np.full(count, 1 / count)
             scores = [
-                float((results.loss[path][:, chosen] @ weights).mean()) for path in SHOWN.values()
+                float(weighted_mean(results.loss[path][:, chosen], weights).mean())
+                for path in SHOWN.values()
             ]
             rows.append([repository, name, count, len(set(commits)), *scores])
     return Table(
@@ -170,7 +171,7 @@ def _weightings(results: CIResults) -> Table:
         "The same predictions under three weightings, seeds averaged.",
         ("Aggregation", *SHOWN),
         [
-            [name, *(float((results.loss[path] @ w).mean()) for path in SHOWN.values())]
+            [name, *(float(weighted_mean(results.loss[path], w).mean()) for path in SHOWN.values())]
             for name, w in ways.items()
         ],
         digits=4,

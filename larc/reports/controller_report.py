@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from larc.errors import LarcError
-from larc.evaluation import Verdict, brier_success, half_brier, nested_weights, restrict_weights
+from larc.evaluation import (
+    Verdict,
+    brier_success,
+    half_brier,
+    nested_weights,
+    restrict_weights,
+    weighted_mean,
+)
 from larc.reports.charts import Figure, Rows, Value
 from larc.reports.replays import replayed_settings, seed_columns, seed_row, short_seed
 from larc.reports.report import Report
@@ -58,7 +65,7 @@ class ControllerResults:
 
     def scores(self, path: str) -> Array:
         """Return a path's loss by seed, with the primary weights."""
-        return self.loss[path] @ self.primary
+        return weighted_mean(self.loss[path], self.primary)
 
     def verdict(self, path: str) -> Verdict:
         """Judge a path against HEDGE4 by the paper's rule."""
@@ -163,7 +170,7 @@ def _losses(results: ControllerResults) -> Table:
     rows: list[list[Cell]] = [
         seed_row(results.scores(path), path) for path in (*known, *_mixtures(results))
     ]
-    least = np.min([results.loss[path] for path in known], axis=0) @ results.primary
+    least = weighted_mean(np.min([results.loss[path] for path in known], axis=0), results.primary)
     rows.append(seed_row(least, "best for each job, known afterwards"))
     return Table(
         "losses",
@@ -182,7 +189,7 @@ def _places(results: ControllerResults) -> Table:
     of, primary = np.array(results.repositories), results.primary
     weights = {place: restrict_weights(primary, of == place) for place in places}
     mean = {
-        path: [float((results.loss[path] @ weights[place]).mean()) for place in places]
+        path: [float(weighted_mean(results.loss[path], weights[place]).mean()) for place in places]
         for path in (*known, *_mixtures(results))
     }
     best = [min(known, key=lambda path: mean[path][number]) for number in range(len(places))]

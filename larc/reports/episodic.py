@@ -24,6 +24,7 @@ from larc.evaluation import (
     objective_gain,
     retention_gain,
     select_objective,
+    weighted_mean,
 )
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run, read_json
@@ -75,7 +76,7 @@ class EpisodicResults:
 
     def mean(self, values: Array) -> float:
         """Return the weighted mean over tasks, and the plain one over seeds."""
-        return float(np.mean(values @ self.weights))
+        return float(np.mean(weighted_mean(values, self.weights)))
 
 
 def load_results(run: Run, *, final: bool = False) -> EpisodicResults:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from larc.evaluation import weighted_mean
 from larc.reports.charts import Figure, Line, Lines, Rows, Value
 from larc.reports.episodic import CELLS, EpisodicResults, load_results
 from larc.reports.replays import short_seed
@@ -58,7 +59,7 @@ def tables(results: EpisodicResults) -> list[Table]:
 def _endpoint(results: EpisodicResults) -> Table:
     rows: list[list[Cell]] = []
     for arm in results.arms:
-        by_seed = 100 * results.risk[arm, "real_keep"] @ results.weights
+        by_seed = 100 * weighted_mean(results.risk[arm, "real_keep"], results.weights)
         deviation = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
         rows.append([arm.capitalize(), *map(float, by_seed), float(by_seed.mean()), deviation])
     return Table(
@@ -90,7 +91,7 @@ def _contrast_table(results: EpisodicResults) -> Table:
 
 
 def _controls(results: EpisodicResults) -> Table:
-    rule = float(100 * results.rule @ results.weights)
+    rule = 100 * float(weighted_mean(results.rule, results.weights))
     rows: list[list[Cell]] = []
     for arm in results.arms:
         risks = [100 * results.mean(results.risk[arm, cell]) for cell in CELLS]
@@ -173,7 +174,8 @@ def figures(results: EpisodicResults) -> list[Figure]:
 def _endpoint_chart(results: EpisodicResults) -> Lines:
     arms = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
     # Rows are seeds, columns arms.
-    error = np.array([100 * results.risk[arm, "real_keep"] @ results.weights for arm in arms]).T
+    kept = [weighted_mean(results.risk[arm, "real_keep"], results.weights) for arm in arms]
+    error = 100 * np.array(kept).T
     places = list(range(len(arms)))
     lines = [
         Line("", places, own.tolist(), note=short_seed(seed))

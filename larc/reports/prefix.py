@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from larc.ci.jobs import LABELS
 from larc.errors import LarcError
-from larc.evaluation import Verdict, brier_success, half_brier, nested_weights, restrict_weights
+from larc.evaluation import (
+    Verdict,
+    brier_success,
+    half_brier,
+    nested_weights,
+    restrict_weights,
+    weighted_mean,
+)
 from larc.reports.replays import replayed_settings
 from larc.studies.parquet import from_parquet
 from larc.studies.runs import REPLAY, Run
@@ -84,7 +91,7 @@ class PrefixResults:
     @property
     def scores(self) -> dict[str, Array]:
         """The weighted loss of each path on the prefix, by seed."""
-        return {path: own @ self.weights for path, own in self.loss.items()}
+        return {path: weighted_mean(own, self.weights) for path, own in self.loss.items()}
 
     @property
     def verdict(self) -> Verdict:
@@ -144,7 +151,7 @@ def first_harm(
     batches = np.array(sorted({job.arrives for job in jobs}))
     for time in sorted(set(asked.tolist())):
         chosen = asked == time if local else asked <= time
-        if float(gain[chosen] @ weights[chosen] / weights[chosen].sum()) < HARM:
+        if float(weighted_mean(gain[chosen], weights[chosen] / weights[chosen].sum())) < HARM:
             # What arrives at the time of a question comes after it.
             return Crossing(time, int((batches < time).sum()), int(chosen.sum()))
     return None

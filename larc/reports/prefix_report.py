@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from larc.ci.jobs import iso_time
+from larc.evaluation import weighted_mean
 from larc.reports.charts import Figure, Rows, Value
 from larc.reports.prefix import (
     ACTIVE,
@@ -230,7 +231,7 @@ def _figure(results: PrefixResults) -> Figure:
 def _replay_chart(results: PrefixResults) -> Rows:
     values = []
     for name, path in SHOWN.items():
-        by_seed = results.replay[path] @ results.whole()
+        by_seed = weighted_mean(results.replay[path], results.whole())
         mean, lower, upper = (float(f(by_seed)) for f in (np.mean, np.min, np.max))
         values.append(Value(name, mean, lower, upper))
     return Rows("(a) Whole audit", "Half-Brier loss", values, digits=3)

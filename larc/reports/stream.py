@@ -14,6 +14,7 @@ from larc.evaluation import (
     half_brier,
     nested_weights,
     reliability,
+    weighted_mean,
 )
 from larc.reports.charts import Figure, reliability_chart
 from larc.reports.replays import seed_columns, seed_row, updates_table
@@ -72,7 +73,7 @@ class StreamResults:
 
     def scores(self, path: str) -> Array:
         """Return a path's half-Brier loss by seed."""
-        return self.loss[path] @ self.primary
+        return weighted_mean(self.loss[path], self.primary)
 
 
 def load_results(run: Run) -> StreamResults:
@@ -175,7 +176,7 @@ def _weightings(results: StreamResults) -> Table:
         "before it.",
         seed_columns(results.seeds, "Equal", "Path"),
         [
-            seed_row(results.loss[path] @ weights, name, path)
+            seed_row(weighted_mean(results.loss[path], weights), name, path)
             for name, weights in results.weights.items()
             for path in PATHS
         ],
@@ -187,8 +188,10 @@ def _accuracy(results: StreamResults) -> Table:
     wrong = 1.0 - np.eye(results.policy[PATHS[0]].shape[-1])[results.labels]
     rows = []
     for path in PATHS:
-        right = [all_correct(own, wrong) @ results.primary for own in results.policy[path]]
-        rows.append(seed_row(100 * np.array(right), path))
+        right = weighted_mean(
+            [all_correct(own, wrong) for own in results.policy[path]], results.primary
+        )
+        rows.append(seed_row(100 * right, path))
     return Table(
         "accuracy",
         "How often the most probable candidate is right, the first of equals, in %.",
@@ -220,7 +223,8 @@ def _streams(results: StreamResults) -> Table:
     for stream in sorted(set(results.streams)):
         own = streams == stream
         weights = results.primary[own] / results.primary[own].sum()
-        scores = [float((results.loss[path][:, own] @ weights).mean()) for path in PATHS]
+        losses = [results.loss[path][:, own] for path in PATHS]
+        scores = [float(weighted_mean(loss, weights).mean()) for loss in losses]
         groups = {g for g, inside in zip(results.groups, own, strict=True) if inside}
         rows.append([stream, int(own.sum()), len(groups), *scores])
     return Table(

@@ -1,8 +1,13 @@
+import ast
+from fractions import Fraction
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import larc
 from larc.errors import LarcError
 from larc.evaluation.weights import (
     group_means,
@@ -10,6 +15,7 @@ from larc.evaluation.weights import (
     nested_mean,
     nested_weights,
     restrict_weights,
+    weighted_mean,
 )
 
 # (family, group) of each row: small alphabets, so that groups repeat and family sizes differ.
@@ -215,6 +221,29 @@ def test_a_nested_mean_is_the_mean_with_nested_weights_in_any_order():
         order = stream.permutation(rows)
         shuffled = [[level[place] for place in order] for level in levels]
         assert nested_mean(values[order], *shuffled).tolist() == means.tolist()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+@settings(deadline=None)
+def test_a_weighted_mean_is_exact_and_has_no_order(seed, rows):
+    stream = np.random.default_rng(seed)
+    values = stream.random((2, rows)) * 10.0 ** stream.integers(-9, 9, rows)
+    weights = nested_weights(stream.integers(0, 3, rows).tolist())
+    means = weighted_mean(values, weights)
+    # Each product is rounded once, and then their exact sum.
+    exact = [sum(map(Fraction, (row * weights).tolist())) for row in values]
+    assert means.tolist() == [float(mean) for mean in exact]
+    order = stream.permutation(rows)
+    assert weighted_mean(values[:, order], weights[order]).tolist() == means.tolist()
+    assert float(weighted_mean(values[0], weights)) == means[0]
+
+
+@pytest.mark.parametrize("room", ["evaluation", "reports"])
+def test_no_figure_of_a_report_is_a_product_of_matrices(room):
+    for path in (Path(larc.__file__).parent / room).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not isinstance(node, ast.MatMult), path.name
+            assert getattr(node, "attr", "") not in {"dot", "matmul", "einsum", "inner"}, path.name
 
 
 def test_a_nested_mean_needs_rows_and_a_label_for_each():
