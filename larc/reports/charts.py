@@ -68,7 +68,7 @@ class Rows:
 class Line:
     """A line of a series: ``weights`` are its points' areas, ``note`` tells it from others.
 
-    ``counts`` says how many observations each point stands for.
+    ``counts`` says how many observations each point stands for, ``labels`` what each is.
     """
 
     series: str
@@ -78,6 +78,7 @@ class Line:
     upper: Sequence[float] = ()
     weights: Sequence[float] = ()
     counts: Sequence[int] = ()
+    labels: Sequence[str] = ()
     note: str = ""
     faint: bool = False
     dashed: bool = False

@@ -21,6 +21,12 @@ INK = "#222222"
 # By look: Okabe and Ito's colours, and grey.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
 MARKERS = ("o", "s", "D", "v", "P", "X", "^")
+# Small letters on a white ground that keeps lines off them.
+_ON_WHITE: dict[str, Any] = {
+    "size": 7.5,
+    "textcoords": "offset points",
+    "bbox": {"color": "white", "pad": 0.4},
+}
 STYLE = {
     "axes.linewidth": 0.7,
     "axes.spines.right": False,
@@ -172,6 +178,8 @@ def _draw_lines(axes: Axes, panel: charts.Lines, looks: Mapping[str, int]) -> No
                 # Of several lines the counts would lie on each other.
                 if len(line.counts) and len(panel.lines) == 1:
                     _count(axes, line.counts[index], x, y, area)
+                if len(line.labels):
+                    _above(axes, line.labels[index], x, y)
     if panel.names:
         _name_points(axes, panel)
     elif panel.log_x:
@@ -204,10 +212,9 @@ def _name_points(axes: Axes, panel: charts.Lines) -> None:
 
 
 def _note(axes: Axes, text: str, x: float, y: float, left: bool = False, **more: Any) -> None:
-    """Write beside a point, on a white ground that keeps lines off the letters."""
-    more |= {"size": 7.5, "textcoords": "offset points", "bbox": {"color": "white", "pad": 0.4}}
+    """Write beside a point."""
     more |= {"ha": "right" if left else "left", "va": "center_baseline"}
-    axes.annotate(text, (x, y), (-9 if left else 9, 0), **more)
+    axes.annotate(text, (x, y), (-9 if left else 9, 0), **_ON_WHITE, **more)
 
 
 def _count(axes: Axes, count: int, x: float, y: float, area: float) -> None:
@@ -217,6 +224,10 @@ def _count(axes: Axes, count: int, x: float, y: float, area: float) -> None:
     axes.annotate(
         f"{count:,}", (x, y), place, size=6, textcoords="offset points", ha="center", va=side
     )
+
+
+def _above(axes: Axes, label: str, x: float, y: float) -> None:
+    axes.annotate(label, (x, y), (0, 6), ha="center", **_ON_WHITE)
 
 
 def _look(

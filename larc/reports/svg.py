@@ -227,6 +227,10 @@ def _points(
             if len(line.counts):
                 told.append(f"{line.counts[index]:,} predictions")
             shape = dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
+            if len(line.labels):
+                told[0] = f"{line.labels[index]}: {told[0]}"
+                above = y_scale(y) - 10
+                parts.append(letters(line.labels[index], x_scale(x), above, "middle", "number"))
             look = look_class(looks, series)
             parts.append(mark("\n".join(told), [shape], look, x_scale(x), y_scale(y)))
     return parts

@@ -101,7 +101,7 @@ def report(sweep: Run) -> Report:
         # Where every combination takes as much, there is nothing to see.
         if len({much for points in found.values() for much, _, _ in points}) > 1
     ]
-    caption = f"What it took: combinations of {' and '.join(varied)} by the cost of feedback."
+    caption = f"What it took: each {' and '.join(varied)} by the cost of feedback."
     return Report(
         f"A sweep of the {sweep.settings['study']} study",
         f"How does what feedback teaches depend on {' and '.join(varied)}?",
@@ -140,7 +140,7 @@ def _feedback_cost(run: Run, arm: str, results: EpisodicResults) -> tuple[float,
 
 def _by_cost(series: str, points: list[tuple[float, float, str]]) -> Line:
     spent, errors, names = zip(*points, strict=True)
-    return Line(series, spent, errors, note=" → ".join(names))
+    return Line(series, spent, errors, labels=names)
 
 
 def _error(results: EpisodicResults, arm: str, cell: str) -> float:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from larc.errors import LarcError
+from larc.reports import svg
 from larc.reports.charts import Figure, Line, Lines, Rows, Value, reliability_chart, spread
 from larc.reports.figures import COLORS, draw, render
 
@@ -161,6 +162,15 @@ def test_series_have_fixed_and_different_looks():
     looks = Figure("a", "", [Rows("", "", [Value("r", 1.0, series=n) for n in names])]).looks()
     assert looks["Static"] == 0
     assert len(set(looks.values())) == 4
+
+
+def test_labelled_points_say_what_they_are():
+    line = Line("Static", [2.0, 4.0], [9.0, 1.0], labels=["two steps", "four"])
+    figure = Figure("cost", "", [Lines("Error", "Evaluations", "%", [line], points=True)])
+    assert _texts(draw(figure).axes[0]) == ["two steps", "four"]
+    (page,) = svg.draw(figure)
+    assert ">two steps</text>" in page
+    assert "<title>four: Evaluations 4.000, Static\n1.000</title>" in page
 
 
 def test_labels_are_moved_apart_and_no_further():
