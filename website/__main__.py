@@ -1,18 +1,19 @@
-"""``python -m website``: bring the pages and the picture up to date with the results."""
+"""``python -m website``: bring the pages and their pictures up to date with the results."""
 
 from __future__ import annotations
 
 from website.picture import PICTURE, picture
-from website.published import ROOT, pages, renewed
+from website.published import FIGURES, ROOT, pages, renewed
 
 
 def main() -> None:
     """Write what differs, and say what was written."""
-    fresh = {page: renewed(page.read_text(encoding="utf-8")) for page in pages()}
-    for page, text in {**fresh, PICTURE: picture()}.items():
-        if not page.exists() or page.read_text(encoding="utf-8") != text:
+    fresh = {page: renewed(page.read_text(encoding="utf-8")).encode() for page in pages()}
+    drawn = {shown: figure.read_bytes() for shown, figure in FIGURES.items()}
+    for page, content in {**fresh, PICTURE: picture().encode(), **drawn}.items():
+        if not page.exists() or page.read_bytes() != content:
             page.parent.mkdir(parents=True, exist_ok=True)
-            page.write_text(text, encoding="utf-8")
+            page.write_bytes(content)
             print(f"{page.relative_to(ROOT)} was brought up to date")
 
 

@@ -15,8 +15,8 @@ from larc.studies.runs import Run
 from website.published import RESULTS, ROOT
 
 PICTURE = ROOT / "docs" / "images" / "larc.svg"
-RUN = "programs-quick"
-ARM = "adapted"
+RUN = "programs-best"
+ARM = "exact"
 # A card of its own colour: it can be read on any page, whatever that page's colours are.
 _STYLE = """
 svg { --card: #ffffff; --ink: #1c2330; --soft: #5b6475; --line: #c9cfda; --box: #f1f3f8;
