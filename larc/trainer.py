@@ -211,7 +211,13 @@ def _leaves(factors: Factors, step: float | None) -> dict[str, Tensor]:
 
 
 def step_size_of(trained: Mapping[str, Tensor]) -> float | None:
-    """Return the step size among what is trained, if it is there."""
+    """Return the step size among what is trained, if it is there.
+
+    Examples
+    --------
+    >>> step_size_of({STEP: torch.zeros((), dtype=torch.float64)})
+    1.0
+    """
     if STEP not in trained:
         return None
     logarithm = float(trained[STEP].detach())

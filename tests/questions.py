@@ -1,5 +1,7 @@
 """Questions and states that several test modules use."""
 
+import dataclasses
+
 import numpy as np
 import torch
 
@@ -22,6 +24,12 @@ def random_factors(substrate, seed, rank=4, scale=0.1):
         return scale * torch.from_numpy(stream.standard_normal(shape, dtype=np.float32))
 
     return Factors(draw(rank, substrate.width), draw(substrate.width, rank))
+
+
+def start(substrate, *, boundary=0, seed=3):
+    slow = larc.SlowState.initial(substrate, seed=seed, boundary=boundary)
+    # A trained state has both factors: start from one, so that both get gradients.
+    return dataclasses.replace(slow, factors=random_factors(substrate, seed))
 
 
 def learner_on(substrate, *, boundary=0, rank=4, rule=None, seed=2026092811):

@@ -1,22 +1,15 @@
-import dataclasses
-
 import pytest
 import torch
 
 import larc
 from larc.label_training import LabelTrainer
 from larc.trainer import AdamW
-from tests.questions import CANDIDATES, random_factors
-
-
-def trained(substrate):
-    slow = larc.SlowState.initial(substrate, seed=3)
-    return dataclasses.replace(slow, factors=random_factors(substrate, 3))
+from tests.questions import CANDIDATES, start
 
 
 def test_label_training_weighs_its_examples(tiny):
     labels = [larc.Label(f"q{n}: ", CANDIDATES[:2], n % 2) for n in range(4)]
-    slow = trained(tiny)
+    slow = start(tiny)
     weighted = LabelTrainer(tiny, slow, labels, [3, 1, 0, 0], batch=4, seed=1)
     loss, gradient = weighted.batch_gradient()
     parts = []
@@ -34,7 +27,7 @@ def test_label_training_learns_and_resumes(tiny, tmp_path):
 
     def trainer():
         outer = AdamW(learning_rate=0.02)
-        return LabelTrainer(tiny, trained(tiny), labels, [1.0] * 6, batch=2, seed=1, outer=outer)
+        return LabelTrainer(tiny, start(tiny), labels, [1.0] * 6, batch=2, seed=1, outer=outer)
 
     whole = trainer()
     losses = [whole.advance() for _ in range(12)]

@@ -436,8 +436,8 @@ def test_bfloat16_activations_learn_with_float32_factors(tiny):
     for episode in (learned, half):
         episode.update(feedback())
     assert half.factors.A.dtype == half.factors.B.dtype == torch.float32
-    # The first step writes to B alone. bfloat16 has eight bits, so the gradient is right to about
-    # one part in 256 at each of its sums; 0.034 was seen at the most, of three sets of instructions.
+    # The first step writes to B alone. bfloat16 has eight bits, so each of the gradient's sums is
+    # right to one part in 256; 0.034 was seen at the most, with three sets of instructions.
     whole = learned.factors.B - start.B
     assert torch.norm(half.factors.B - learned.factors.B) < 0.06 * torch.norm(whole)
     for _ in range(4):

@@ -122,16 +122,24 @@ def weighted_mean(values: ArrayLike, weights: ArrayLike) -> Floats:
     """Average over the last axis with weights that sum to one.
 
     A matrix product would add in an order that depends on the processor, and a figure that lies
-    between two roundings would differ from one machine to the next. Every sum here is exact and
-    rounded once.
+    between two roundings would differ from one machine to the next. Here each product is rounded,
+    and their sum is exact and rounded once.
+
+    Parameters
+    ----------
+    values
+        One value per row along the last axis.
+    weights
+        One weight per row.
 
     Examples
     --------
     >>> weighted_mean([[8.0, 4.0, 2.0], [1.0, 3.0, 5.0]], [0.5, 0.25, 0.25])
     array([5.5, 2.5])
     """
-    shares = np.asarray(values, dtype=np.float64) * np.asarray(weights, dtype=np.float64)
-    means: Floats = np.apply_along_axis(math.fsum, -1, shares)
+    array = finite_array(values, "the array of values")
+    rows = array.shape[-1] if array.ndim else 1
+    means: Floats = np.apply_along_axis(math.fsum, -1, array * checked_weights(weights, rows))
     return means
 
 

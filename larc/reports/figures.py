@@ -180,6 +180,8 @@ def _draw_lines(axes: Axes, panel: charts.Lines, looks: Mapping[str, int]) -> No
                     _count(axes, line.counts[index], x, y, area)
                 if len(line.labels):
                     _above(axes, line.labels[index], x, y)
+    if any(len(line.labels) for line in panel.lines):
+        axes.margins(x=0.1, y=0.15)  # room for what is written above the outermost points
     if panel.names:
         _name_points(axes, panel)
     elif panel.log_x:
@@ -227,7 +229,13 @@ def _count(axes: Axes, count: int, x: float, y: float, area: float) -> None:
 
 
 def _above(axes: Axes, label: str, x: float, y: float) -> None:
-    axes.annotate(label, (x, y), (0, 6), ha="center", **_ON_WHITE)
+    """Write what a point is above it, its letters' rims white so that lines stay whole."""
+    from matplotlib.patheffects import withStroke
+
+    rim = [withStroke(linewidth=2, foreground="white")]
+    axes.annotate(
+        label, (x, y), (0, 5), size=7.5, textcoords="offset points", ha="center", path_effects=rim
+    )
 
 
 def _look(

@@ -189,12 +189,13 @@ def values_table(panel: Chart) -> Table:
             rows.append([value.row, *(column[index] for column in held.values())])
         return Table(panel.title, "", (panel.label, *held), rows, panel.digits)
     clear = [line for line in panel.lines if len(line.x) and not line.faint]
-    if panel.square:
+    labelled = any(line.labels for line in clear)
+    if panel.square or labelled:  # points of their own, not places along a line
         for line in clear:
-            counts: Sequence[int | None] = line.counts or [None] * len(line.x)
-            points = zip(line.x, line.y, counts, strict=True)
+            facts: Sequence[Cell] = line.labels or line.counts or [None] * len(line.x)
+            points = zip(line.x, line.y, facts, strict=True)
             rows += [[svg.name(line), *point] for point in points]
-        columns = ("Line", panel.x_label, panel.y_label, "Predictions")
+        columns = ("Line", panel.x_label, panel.y_label, "Which" if labelled else "Predictions")
         return Table(panel.title, "", columns, rows, panel.digits)
     for x in svg.stops(clear):
         place = panel.names[round(x)] if panel.names else tick_text(x, [x])

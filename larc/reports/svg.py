@@ -229,8 +229,10 @@ def _points(
             shape = dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
             if len(line.labels):
                 told[0] = f"{line.labels[index]}: {told[0]}"
-                above = y_scale(y) - 10
-                parts.append(letters(line.labels[index], x_scale(x), above, "middle", "number"))
+                label = line.labels[index]
+                # Within the chart: past its right end a phone would scroll.
+                at = min(x_scale(x), WIDTH - text_width(label) / 2)
+                parts.append(letters(label, at, y_scale(y) - 10, "middle", "number"))
             look = look_class(looks, series)
             parts.append(mark("\n".join(told), [shape], look, x_scale(x), y_scale(y)))
     return parts
@@ -335,11 +337,15 @@ def describe(panel: Chart) -> str:
     if isinstance(panel, Rows):
         told = [said(panel, value).replace("\n", ": ", 1) for value in panel.values]
         return f"{panel.label}. {'; '.join(told)}."
-    told = [
-        f"{name(line) or 'it'} goes from {number(line.y[0], panel.digits)} "
-        f"to {number(line.y[-1], panel.digits)}"
-        for line in panel.lines
-        if len(line.y) and not line.faint
-    ]
+    told = [_told(line, panel.digits) for line in panel.lines if len(line.y) and not line.faint]
     over = f" over {', '.join(panel.names) if panel.names else panel.x_label.lower()}"
     return f"{panel.y_label}{over}: {'; '.join(told)}."
+
+
+def _told(line: Line, digits: int) -> str:
+    """Say a line: each point that has a label, else where it begins and ends."""
+    which = name(line) or "it"
+    if line.labels:
+        points = zip(line.labels, line.y, strict=True)
+        return f"{which} " + ", ".join(f"{label} {number(y, digits)}" for label, y in points)
+    return f"{which} goes from {number(line.y[0], digits)} to {number(line.y[-1], digits)}"

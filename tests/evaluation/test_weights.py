@@ -238,12 +238,29 @@ def test_a_weighted_mean_is_exact_and_has_no_order(seed, rows):
     assert float(weighted_mean(values[0], weights)) == means[0]
 
 
-@pytest.mark.parametrize("room", ["evaluation", "reports"])
+PRODUCTS = {"dot", "vdot", "matmul", "einsum", "inner", "tensordot", "linalg", "cov", "corrcoef"}
+ROOT = Path(larc.__file__).parents[1]
+
+
+@pytest.mark.parametrize("room", ["larc/evaluation", "larc/reports", "website"])
 def test_no_figure_of_a_report_is_a_product_of_matrices(room):
-    for path in (Path(larc.__file__).parent / room).glob("*.py"):
+    for path in (ROOT / room).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             assert not isinstance(node, ast.MatMult), path.name
-            assert getattr(node, "attr", "") not in {"dot", "matmul", "einsum", "inner"}, path.name
+            assert getattr(node, "attr", "") not in PRODUCTS, path.name
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "said"),
+    [
+        ([[1.0], [2.0]], [0.5, 0.5], "2 weights were given for 1 rows"),
+        ([1.0, 2.0, 3.0], [1.0], "1 weights were given for 3 rows"),
+        ([1.0, np.inf], [0.5, 0.5], "the array of values holds a value that is not finite"),
+    ],
+)
+def test_a_weighted_mean_needs_a_weight_for_each_value(values, weights, said):
+    with pytest.raises(LarcError, match=said):
+        weighted_mean(values, weights)
 
 
 def test_a_nested_mean_needs_rows_and_a_label_for_each():

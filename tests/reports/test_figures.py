@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,8 @@ from larc.errors import LarcError
 from larc.reports import svg
 from larc.reports.charts import Figure, Line, Lines, Rows, Value, reliability_chart, spread
 from larc.reports.figures import COLORS, draw, render
+from larc.reports.inking import WIDTH, text_width
+from larc.reports.page import values_table
 
 SLOPES = Lines(
     "Error",
@@ -171,6 +174,29 @@ def test_labelled_points_say_what_they_are():
     (page,) = svg.draw(figure)
     assert ">two steps</text>" in page
     assert "<title>four: Evaluations 4.000, Static\n1.000</title>" in page
+    assert "Static two steps 9.000, four 1.000.</desc>" in page
+
+
+def test_labelled_points_are_told_each_by_itself():
+    # Two of one cost, and another arm that was not tried at that cost.
+    lines = [
+        Line("Static", [2.0, 2.0], [9.0, 1.0], labels=["a", "b"]),
+        Line("Adapted", [3.0], [5.0], labels=["a"]),
+    ]
+    told = values_table(Lines("Error", "Evaluations", "%", lines, points=True))
+    assert [list(row) for row in told.rows] == [
+        ["Static", 2.0, 9.0, "a"],
+        ["Static", 2.0, 1.0, "b"],
+        ["Adapted", 3.0, 5.0, "a"],
+    ]
+
+
+def test_a_label_stays_within_the_chart():
+    line = Line("", [1.0, 2.0], [9.0, 1.0], labels=["a", "a label of some length"])
+    figure = Figure("cost", "", [Lines("Error", "Evaluations", "%", [line], points=True)])
+    (page,) = svg.draw(figure)
+    middle = float(re.search(r'<text[^>]* x="([\d.]+)"[^>]*>a label of some', page)[1])
+    assert middle + text_width("a label of some length") / 2 <= WIDTH
 
 
 def test_labels_are_moved_apart_and_no_further():
