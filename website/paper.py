@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from larc.reports.ci import contrasts
+from larc.reports.prefix_report import gains
 from larc.reports.replays import seed_row
 from larc.reports.tables import Cell
 
@@ -83,13 +87,25 @@ PAPER: dict[str, tuple[tuple[Cell, ...], ...]] = {
 }
 
 
-def _effects() -> tuple[tuple[Cell, ...], ...]:
-    """Return the contrasts of the paper's replay, from its table's rounded losses."""
-    loss = {str(row[0]): np.array(row[1:4], dtype=float) for row in PAPER["replay"][1:]}
-    columns = ("Contrast", "2811", "2812", "2813", "Mean", "Seed SD")
-    return (columns, *(tuple(seed_row(gain, name)) for name, gain in contrasts(loss).values()))
+def _losses(table: str) -> dict[str, NDArray[np.float64]]:
+    """Return the rounded losses of a table of the paper's: each path's, by seed."""
+    return {str(row[0]): np.array(row[1:4], dtype=float) for row in PAPER[table][1:]}
 
 
-PAPER["effects"] = _effects()
+def _derived(
+    first: str, gained: Iterable[tuple[str, NDArray[np.float64]]]
+) -> tuple[tuple[Cell, ...], ...]:
+    """Return the table of gains that such losses imply."""
+    columns = (first, *PAPER["replay"][0][1:])
+    return (columns, *(tuple(seed_row(gain, name)) for name, gain in gained))
+
+
+PAPER["effects"] = _derived("Contrast", contrasts(_losses("replay")).values())
+PAPER["prefix-effects"] = _derived("Gain", gains(_losses("prefix")).items())
 #: Digits of those that are no percentages.
-DIGITS = dict.fromkeys(("replay", "effects", "strata", "weightings", "prefix", "first"), 4)
+DIGITS = dict.fromkeys(set(PAPER) - {"endpoint", "contrasts", "controls", "secondary"}, 4)
+
+#: What the paper's studies took: slow updates, and seconds of a whole entry on one RTX 4090.
+SPENT = {"programs": (1536, 1634.503), "ci": (2010, 13229.793), "prefix": (0, 1058.808)}
+#: The work of its program study by kind: calls, and positions with padding.
+WORK = {"mixer": (11581, 47435776), "head": (6195, 1585920), "backward": (5386, 0)}

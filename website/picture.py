@@ -48,7 +48,8 @@ _FLOOR, _CEILING, _COLUMNS = 330.0, 92.0, (752, 842, 932)
 
 def picture() -> str:
     """Return the picture."""
-    results = load_results(Run(RESULTS / RUN))
+    run = Run(RESULTS / RUN)
+    results = load_results(run)
     title = "A frozen language model that learns from feedback in a low-rank state."
     return "\n".join(
         [
@@ -62,8 +63,8 @@ def picture() -> str:
             '<marker id="hf" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
             'markerHeight="7" orient="auto"><path class="hf" d="M0 0 8 4 0 8z"/></marker></defs>',
             f'<rect class="card" x="1" y="1" width="{WIDTH - 2}" height="{HEIGHT - 2}" rx="14"/>',
-            *_mechanism(),
-            *_result(results),
+            *_mechanism(run.settings["rank"]),
+            *_result(results, run.settings["inner_steps"]),
             "</svg>\n",
         ]
     )
@@ -87,13 +88,13 @@ def _arrow(path: str, kind: str = "") -> str:
     return f'<path class="a{kind}" d="{path}" marker-end="url(#h{kind})"/>'
 
 
-def _mechanism() -> list[str]:
+def _mechanism(rank: int) -> list[str]:
     """Draw the way from a question to a policy, and the way back of what feedback says."""
     return [
         _text(30, 42, "A frozen model, and a small state that learns", "t"),
         *_box(30, 218, 106, 60, "box", "question", "+ candidates"),
         *_box(168, 218, 96, 60, "frozen", "embed …", "frozen"),
-        *_box(296, 218, 108, 60, "bf", "h + B A h", "rank 4"),
+        *_box(296, 218, 108, 60, "bf", "h + B A h", f"rank {rank}"),
         *_box(436, 218, 96, 60, "frozen", "… layers", "frozen"),
         *_box(564, 218, 92, 60, "box", "policy", "softmax"),
         *(_arrow(f"M{x} 248h{width}") for x, width in ((138, 27), (266, 27), (406, 27), (534, 27))),
@@ -120,13 +121,13 @@ def _means(results: EpisodicResults, cell: str) -> list[float]:
     return [100 * float(value) for value in np.asarray(found.values)[:, 0]]
 
 
-def _result(results: EpisodicResults) -> list[str]:
+def _result(results: EpisodicResults, steps: int) -> list[str]:
     """Draw the error of each group under three conditions, and their means."""
     groups = len(set(results.groups))
     made = [
         '<path class="g" d="M680 30v340"/>',
         _text(702, 42, "Error on new cases, %", "t"),
-        _text(702, 63, f"expected; {groups} held-out groups, two steps", "s"),
+        _text(702, 63, f"expected; {groups} held-out groups, {steps} steps", "s"),
     ]
     for mark in (0, 50, 100):
         y = _height(mark)

@@ -2,7 +2,7 @@
 
 A page asks for one with a comment, and what stands up to the next comment is written by code::
 
-    <!-- from results: headline programs-quick -->
+    <!-- from results: answer programs-quick -->
     ...
     <!-- end -->
 """
@@ -13,28 +13,30 @@ import csv
 import re
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from larc.bench.table import Table as Benchmark
 from larc.bench.table import rows_markdown
 from larc.ci import EXPERTS
 from larc.reports.episodic import load_results
 from larc.reports.replays import short_seed
+from larc.reports.sweep import variations
 from larc.reports.tables import Cell, Table
 from larc.state import read_slow
 from larc.studies.catalog import STUDIES, SWEEP, command_of, settings_of
-from larc.studies.parquet import from_parquet
 from larc.studies.runs import Run, read_json
-from website.paper import DIGITS, PAPER
+from website.paper import DIGITS, PAPER, SPENT, WORK
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 #: Figures that pages show, and the published ones that they are.
 FIGURES = {
     ROOT / "docs" / "images" / "cost-of-steps.svg": RESULTS / "programs-steps/figures/cost.svg"
+}
+_MODELS = {
+    "smollm2-135m": "SmolLM2-135M-Instruct, width 576, 30 layers, weights of 4 bits (Q4_1)",
 }
 _BLOCK = re.compile(
     r"(?P<head><!-- from results: (?P<what>[^\n]+?) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
@@ -99,13 +101,14 @@ def _headline(run: str, best: str, steps: str) -> str:
         f"{_where(own['boundary'])}, {own['inner_steps']} steps that descend on it take the "
         f"expected error on new inputs from **{kept['Real/reset']:.2f} %** to "
         f"**{kept['Real/keep']:.2f} %** (gain {_gained(best)}; {len(own['seeds'])} training seeds, "
-        f"{2 * own['development_groups']} held-out parameter groups), and "
+        f"{2 * own['development_groups']} development groups of other parameters), and "
         f"{longer['inner_steps']} steps to **{more['Real/keep']:.2f} %** (gain {_gained(steps)}). "
         f"The paper's own settings come to {fixed['Real/keep']:.2f} % here. With the same feedback "
         f"dealt to programs at random, {own['inner_steps']} steps leave "
         f"{kept['Sham/keep']:.2f} %. A rule that simply takes the program with the fewest observed "
         f"errors reaches {kept['Rule']:.2f} %, or {_even(best):.2f} % if it gives equals the same "
-        "chance: this shows that feedback is learned, not that programs should be chosen this way."
+        f"chance, which is not told apart from {more['Real/keep']:.2f} %: this shows that feedback "
+        "is learned, not that programs should be chosen this way."
     )
 
 
@@ -122,16 +125,11 @@ def _kept(run: str) -> Row:
     ]
 
 
+@cache
 def _even(run: str) -> float:
     """Return the error of the rule that gives the programs of lowest support loss one chance."""
-    own = Run(RESULTS / run)
-    place = "units/queries/queries.parquet"
-    read = from_parquet(own.unit_file("queries", "queries.parquet"), f"{run}/{place}")
-    risk = []
-    for row in read:
-        least = np.asarray(row["support"]) == min(row["support"])
-        risk.append(float(np.asarray(row["query"])[least].mean()))
-    return 100 * load_results(own).mean(np.asarray([risk]))
+    results = load_results(Run(RESULTS / run))
+    return 100 * results.mean(results.even)
 
 
 def _rule(run: str) -> str:
@@ -199,8 +197,33 @@ def beside(paper: Sequence[Sequence[Cell]], ours: Sequence[Row], digits: int = 2
     return Table("beside", "", [*columns[:keys], "Where", *columns[keys:]], lines, digits)
 
 
-def _beside(run: str, table: str) -> str:
-    return beside(PAPER[table], rows(run, table), DIGITS.get(table, 2)).markdown()
+def _beside(run: str, table: str, paper: str = "") -> str:
+    """Return a published table with the paper's rows, which may have another name."""
+    paper = paper or table
+    return beside(PAPER[paper], rows(run, table), DIGITS.get(paper, 2)).markdown()
+
+
+def _work(run: str) -> str:
+    """Return the counted work of a program study beside the paper's."""
+    ours = {row["Kind"]: row for row in rows(run, "ledger") if row["Operation"] == "total"}
+    lines: list[list[Cell]] = []
+    for kind, (calls, positions) in WORK.items():
+        here, through = (int(ours[kind][name]) for name in ("Calls", "Physical positions"))
+        lines.append([kind.capitalize(), calls, here, positions, through])
+    columns = ("Kind", "Calls, paper", "Calls, here", "Positions, paper", "Positions, here")
+    return Table("work", "", columns, lines).markdown()
+
+
+def _spent(*runs: str) -> str:
+    """Return what studies took beside what the paper's took: slow updates and seconds."""
+    lines: list[list[Cell]] = []
+    for run in runs:
+        curves = (RESULTS / run).glob("units/*/curve.json")
+        updates = sum(len(read_json(path)) for path in curves)
+        seconds = int(_one(run, "cost", "total")["Sum"]) / 1000
+        lines += [[run, "paper", SPENT[run][0], round(SPENT[run][1])]]
+        lines += [[run, "here", updates, round(seconds)]]
+    return Table("spent", "", ("Study", "Where", "Slow updates", "Seconds"), lines).markdown()
 
 
 def _answer(run: str) -> str:
@@ -219,9 +242,9 @@ def _differs(run: str) -> str:
     paper = STUDIES[own.kind].presets["paper"]
     slow = read_slow(next(iter(sorted(RESULTS.glob(f"{run}/units/*/slow.safetensors")))))
     told = [
-        ("Frozen model", "MiniCPM5-1B-SFT, width 1536, 24 layers", settings.substrate),
+        ("Frozen model", "MiniCPM5-1B-SFT, width 1536, 24 layers", _MODELS[settings.substrate]),
         ("Semantic adapter", "rank 16, trained before", settings.adapter or "none"),
-        ("Precision of the model", "bfloat16", settings.dtype),
+        ("The model computes in", "bfloat16", settings.dtype),
         ("Where the residual is", "input embeddings", _where(settings.boundary)),
         ("Rank, numbers in a state", "4, 12,288", f"{settings.rank}, {slow.factors.numbers:,}"),
         ("Training seeds", str(len(paper.seeds)), str(len(settings.seeds))),
@@ -253,6 +276,10 @@ def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
     return [
         ("Start of the training", "static states of its program study", start),
         ("Repositories", theirs, ", ".join(row["Repository"] for row in queue)),
+        ("Windows", "four days of 2026", "of 2023 and 2025, for their failures and cancellations"),
+        ("Fields of a job", "seven", "for bitcoin/bitcoin without workflow, its path and event"),
+        ("Labels", "as recorded", "bitcoin/bitcoin's *cancelled* and *other* told by duration"),
+        ("Attempts of a job", "not said", "the latest alone"),
         ("Training jobs", "2,678", f"{trained:,}"),
         ("Audit jobs, commits", "3,321, 72", f"{jobs:,}, {commits}"),
         ("Steps on labels", "sgd:0.1", settings.rule),
@@ -271,13 +298,25 @@ def _sweep(run: str, *arms: str) -> str:
             *(row[name] for name in ("Arm", "Reset", "Keep")),
             *("–" if row[gain] is None else f"{row[gain]:.2f} {row[over]}" for gain, over in gains),
             row["Evaluations"],
-            f"{row['ms']:,.0f}",
+            round(row["ms"]),
         ]
         for row in rows(run, "sweep")
         if not arms or row["Arm"] in arms
     ]
     columns = (*named, "Arm", "Reset", "Keep", *(gain for gain, _ in gains), "Evaluations", "ms")
     return Table("sweep", "", columns, lines).markdown()
+
+
+def _seeds(run: str, arm: str) -> str:
+    """Return an arm's error after feedback for each run of a published sweep, by seed."""
+    sweep = Run(RESULTS / run)
+    (name,) = sweep.settings["varied"]
+    columns, lines = [name.replace("_", " ").capitalize()], []
+    for (value,), child in variations(sweep):
+        own = _one(str(child.path.relative_to(RESULTS)), "endpoint", arm.capitalize())
+        lines.append([value, *list(own.values())[1:]])
+        columns = [columns[0], *list(own)[1:]]
+    return Table("seeds", "", columns, lines).markdown()
 
 
 def _choice(place: str) -> str:
@@ -334,6 +373,9 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "contrary": _contrary,
     "headline": _headline,
     "table": _table,
+    "seeds": _seeds,
+    "work": _work,
+    "spent": _spent,
     "beside": _beside,
     "command": _command,
     "differs": _differs,

@@ -85,8 +85,9 @@ def _cost_table(measured: dict[str, dict[str, Any]]) -> Table:
     rows.append(["total", *(totals[name] for name in operations), totals.total(), peak])
     return Table(
         "cost",
-        "Wall time in milliseconds by operation, and the peak memory of the process in MiB. Times "
-        "are of one machine on one day.",
+        "Wall time in milliseconds by operation, and the peak memory of the process in MiB. A time "
+        "is that of the machine and the day, and of what else ran beside; units may run side by "
+        "side.",
         ("Unit", *(name.capitalize() for name in operations), "Sum", "Peak MiB"),
         rows,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,9 @@ class EpisodicResults:
     """Everything the tables and figures of an episodic run are made from.
 
     Risks are fractions of shape ``[seeds, tasks]``, by arm and cell: of the query, and of the
-    ``support``, the very feedback that was learned from.
+    ``support``, the very feedback that was learned from. ``rule`` has the query error, by task, of
+    taking the candidate of lowest support loss, the first of equals, and ``even`` that of giving
+    equals the same chance.
     """
 
     arms: tuple[str, ...]
@@ -68,6 +71,7 @@ class EpisodicResults:
     greedy: dict[tuple[str, str], Array]
     solved: dict[tuple[str, str], Array]
     rule: Array
+    even: Array
     weights: Array
     contrasts: tuple[Contrast, ...]
     selection: Selection
@@ -129,6 +133,7 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         greedy=measured(greedy_error),
         solved=measured(all_correct),
         rule=rule,
+        even=np.array([_even(row["support"], row["query"]) for row in queries]),
         weights=group_weights(families, groups),
         contrasts=contrasts,
         selection=_select(contrasts, settings["objectives"], ledgers, prefix),
@@ -137,6 +142,19 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         },
         resamples=settings["resamples"],
     )
+
+
+def _even(support: Sequence[float], query: Sequence[float]) -> float:
+    """Return the query error of a rule that gives the candidates of lowest support loss one chance.
+
+    Examples
+    --------
+    >>> _even([0.0, 0.5, 0.0], [0.0, 1.0, 0.5])
+    0.25
+    """
+    least = min(support)
+    risks = [risk for loss, risk in zip(support, query, strict=True) if loss == least]
+    return math.fsum(risks) / len(risks)
 
 
 def _policies(run: Run, units: Sequence[str]) -> dict[tuple[str, int, str, str], Array]:

@@ -91,7 +91,7 @@ def _contrast_table(results: EpisodicResults) -> Table:
 
 
 def _controls(results: EpisodicResults) -> Table:
-    rule = 100 * float(weighted_mean(results.rule, results.weights))
+    rule, even = (100 * results.mean(errors) for errors in (results.rule, results.even))
     rows: list[list[Cell]] = []
     for arm in results.arms:
         risks = [100 * results.mean(results.risk[arm, cell]) for cell in CELLS]
@@ -102,7 +102,8 @@ def _controls(results: EpisodicResults) -> Table:
     return Table(
         "controls",
         "Expected query error in %. Text renders the feedback in the prompt at the slow state; "
-        "Rule takes the candidate with the lowest support loss, the first of equals.",
+        "Rule takes the candidate with the lowest support loss, the first of equals; with the same "
+        f"chance for equals its error is {even:.2f} %.",
         ("Objective", *CELL_NAMES, "Text", "Rule"),
         rows,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from larc.ci.jobs import iso_time
@@ -12,6 +14,7 @@ from larc.reports.prefix import (
     HEDGE,
     RESET,
     ROUNDING,
+    Array,
     Crossing,
     PrefixResults,
     label_counts,
@@ -83,8 +86,8 @@ def _losses(results: PrefixResults) -> Table:
     )
 
 
-def _effects(results: PrefixResults) -> Table:
-    scores = results.scores
+def gains(score: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the gains that are asked about by name, from the loss of each path by seed."""
     pairs = {
         "Smaller carried update": ("CARRY_1", "CARRY_TENTH"),
         "History removed, original update": ("CARRY_1", "LATEST_1"),
@@ -92,12 +95,16 @@ def _effects(results: PrefixResults) -> Table:
     }
     pairs |= {f"{path} over RESET": (RESET, path) for path in ACTIVE}
     pairs |= {f"{path} over HEDGE4": (HEDGE, path) for path in (*ACTIVE, RESET)}
+    return {name: score[a] - score[b] for name, (a, b) in pairs.items()}
+
+
+def _effects(results: PrefixResults) -> Table:
     return Table(
         "effects",
         "Gains in half-Brier loss on the prefix by seed; positive is favourable. Whether a smaller "
         "carried update helps is the comparison that the rule is about.",
         seed_columns(results.seeds, "Gain"),
-        [seed_row(scores[a] - scores[b], name) for name, (a, b) in pairs.items()],
+        [seed_row(gain, name) for name, gain in gains(results.scores).items()],
         digits=4,
     )
 

@@ -73,8 +73,8 @@ def report(sweep: Run) -> Report:
         "Expected query error in %, kept and reset; how much lower the kept one is than that of "
         "the first combination, paired by group, and the gains G and D, in percentage points with "
         "99 % intervals over groups; positions that the whole run put through layers, and what "
-        "feedback took for one episode: evaluations of it by the model, and milliseconds of one "
-        "machine on one day.",
+        "feedback took for one episode: evaluations of it by the model, and milliseconds, which "
+        "are those of the machine and the day.",
         (
             *(*varied, "Arm", "Keep", "Reset", "Lower than the first", "Its interval"),
             *("G", "G interval", "D", "D interval", "Positions", "Evaluations", "ms"),

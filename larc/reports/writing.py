@@ -45,12 +45,8 @@ def write_report(run: Run) -> str:
     for child in _children(run):
         write_report(child)
     report = _report(run)
-    for name, content in _documents(run, report).items():
+    for name, content in (*_documents(run, report).items(), *_pictures(report).items()):
         run.write_file(name, content)
-    for figure in report.figures:
-        drawn = figures.draw(figure)
-        run.write_file(f"figures/{figure.name}.svg", figures.render(drawn, "svg"))
-        run.write_file(f"figures/{figure.name}.png", figures.render(drawn, "png"))
     run.write_manifest()
     return str(run.path / "report.html")
 
@@ -58,6 +54,20 @@ def write_report(run: Run) -> str:
 def documents(run: Run) -> dict[str, bytes]:
     """Return the tables and pages of a run's report by the names of their files, writing none."""
     return _documents(run, _report(run))
+
+
+def pictures(run: Run) -> dict[str, bytes]:
+    """Return the figures of a run's report by the names of their files, writing none."""
+    return _pictures(_report(run))
+
+
+def _pictures(report: Report) -> dict[str, bytes]:
+    made = {}
+    for figure in report.figures:
+        drawn = figures.draw(figure)
+        made[f"figures/{figure.name}.svg"] = figures.render(drawn, "svg")
+        made[f"figures/{figure.name}.png"] = figures.render(drawn, "png")
+    return made
 
 
 def _children(run: Run) -> list[Run]:
