@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from larc.bench.table import Table as Benchmark
 from larc.bench.table import rows_markdown
 from larc.ci import EXPERTS
@@ -286,6 +288,20 @@ def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
     ]
 
 
+def _places(run: str, other: str) -> str:
+    """Return the losses of two CI runs by path, for the seeds that both have."""
+    both = [Run(RESULTS / name).settings for name in (run, other)]
+    seeds = [short_seed(seed) for seed in both[0]["seeds"] if seed in both[1]["seeds"]]
+    ours, theirs = ({row["Path"]: row for row in rows(name, "replay")} for name in (run, other))
+    lines: list[list[Cell]] = [
+        [path, *(float(np.mean([own[path][seed] for seed in seeds])) for own in (ours, theirs))]
+        for path in ours
+        if path in theirs
+    ]
+    columns = ("Path", *(_where(settings["boundary"]).capitalize() for settings in both))
+    return Table("places", "", columns, lines, digits=4).markdown()
+
+
 def _sweep(run: str, *arms: str) -> str:
     """Return a published sweep, of some of its arms, with each gain beside its interval."""
     varied = list(Run(RESULTS / run).settings["varied"])
@@ -374,6 +390,7 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "headline": _headline,
     "table": _table,
     "seeds": _seeds,
+    "places": _places,
     "work": _work,
     "spent": _spent,
     "beside": _beside,
