@@ -285,12 +285,22 @@ def test_what_programs_say_in_words_is_so():
     assert max(places[place, "static"]["G"] for place in by_place if place != "0") < 3
     assert max(places[place, "untrained"]["G"] for place in by_place) < 0.3
     assert min(end["Adapted"][seed] for seed in SEEDS[1:]) > 3 * end["Adapted"]["2811"]
-    early, late = rows("programs-depth", "sweep")
-    assert late["Keep"] < 0.35 * early["Keep"]
-    assert round(late["Lower than the first"]) == 16
-    assert late["ms"] < 0.22 * early["ms"]
-    (seeds,) = rows("programs-depth/boundary=26", "endpoint")
-    assert seeds["Seed SD"] < 0.5 * end["Adapted"]["Seed SD"]
+    depth = {row["boundary"]: row for row in rows("programs-depth", "sweep")}
+    assert [round(depth[place]["Keep"]) for place in ("0", "12", "20", "26")] == [24, 21, 17, 8]
+    assert depth["26"]["ms"] < 0.27 * depth["0"]["ms"]
+    beyond = {
+        place: float(row["Its interval"].strip("[").split(",")[0]) > 0
+        for place, row in depth.items()
+        if row["Its interval"]
+    }
+    assert beyond == {"12": False, "20": True, "26": True}
+    by_seed = {
+        place: next(r for r in rows(f"programs-depth/boundary={place}", "endpoint"))
+        for place in depth
+    }
+    assert all(by_seed["26"][seed] < by_seed["12"][seed] for seed in SEEDS)
+    assert [by_seed["26"][seed] < by_seed["0"][seed] for seed in SEEDS] == [False, True, True]
+    assert max(by_seed, key=lambda place: by_seed[place]["Seed SD"]) == "0"
     chosen = {row["Objective"]: row for row in rows("programs-best", "endpoint")}
     assert f"{chosen['Exact']['Mean']:.2f}" == "1.07"
     assert max(chosen["Exact"][seed] for seed in SEEDS) < 1.4

@@ -35,7 +35,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 #: Figures that pages show, and the published ones that they are.
 FIGURES = {
-    ROOT / "docs" / "images" / "cost-of-steps.svg": RESULTS / "programs-steps/figures/cost.svg"
+    ROOT / f"docs/images/cost-of-{what}.svg": RESULTS / f"programs-{what}/figures/cost.svg"
+    for what in ("depth", "steps")
 }
 _MODELS = {
     "smollm2-135m": "SmolLM2-135M-Instruct, width 576, 30 layers, weights of 4 bits (Q4_1)",
