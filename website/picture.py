@@ -127,7 +127,7 @@ def _result(results: EpisodicResults, steps: int) -> list[str]:
     made = [
         '<path class="g" d="M680 30v340"/>',
         _text(702, 42, "Error on new cases, %", "t"),
-        _text(702, 63, f"expected; {groups} held-out groups, {steps} steps", "s"),
+        _text(702, 63, f"expected; {groups} development groups, {steps} steps", "s"),
     ]
     for mark in (0, 50, 100):
         y = _height(mark)

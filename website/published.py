@@ -279,7 +279,7 @@ def _ci_facts(run: str, settings: Any) -> list[tuple[str, str, str]]:
     return [
         ("Start of the training", "static states of its program study", start),
         ("Repositories", theirs, ", ".join(row["Repository"] for row in queue)),
-        ("Windows", "four days of 2026", "of 2023 and 2025, for their failures and cancellations"),
+        ("Windows", "four days of 2026", "of 2023 and 2025, picked for failures and cancellations"),
         ("Fields of a job", "seven", "for bitcoin/bitcoin without workflow, its path and event"),
         ("Labels", "as recorded", "bitcoin/bitcoin's *cancelled* and *other* told by duration"),
         ("Attempts of a job", "not said", "the latest alone"),
@@ -328,11 +328,12 @@ def _seeds(run: str, arm: str) -> str:
     """Return an arm's error after feedback for each run of a published sweep, by seed."""
     sweep = Run(RESULTS / run)
     (name,) = sweep.settings["varied"]
-    columns, lines = [name.replace("_", " ").capitalize()], []
-    for (value,), child in variations(sweep):
-        own = _one(str(child.path.relative_to(RESULTS)), "endpoint", arm.capitalize())
-        lines.append([value, *list(own.values())[1:]])
-        columns = [columns[0], *list(own)[1:]]
+    found = [
+        (value, _one(str(child.path.relative_to(RESULTS)), "endpoint", arm.capitalize()))
+        for (value,), child in variations(sweep)
+    ]
+    columns = (name.replace("_", " ").capitalize(), *list(found[0][1])[1:])
+    lines = [[value, *list(row.values())[1:]] for value, row in found]
     return Table("seeds", "", columns, lines).markdown()
 
 

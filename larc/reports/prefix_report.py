@@ -87,7 +87,14 @@ def _losses(results: PrefixResults) -> Table:
 
 
 def gains(score: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the gains that are asked about by name, from the loss of each path by seed."""
+    """Return the gains that are asked about by name, from the loss of each path by seed.
+
+    Examples
+    --------
+    >>> losses = dict.fromkeys((*ACTIVE, RESET, HEDGE), np.array([0.25]))
+    >>> gains({**losses, "CARRY_1": np.array([0.5])})["Smaller carried update"]
+    array([0.25])
+    """
     pairs = {
         "Smaller carried update": ("CARRY_1", "CARRY_TENTH"),
         "History removed, original update": ("CARRY_1", "LATEST_1"),
