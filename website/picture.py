@@ -64,7 +64,7 @@ def picture() -> str:
             'markerHeight="7" orient="auto"><path class="hf" d="M0 0 8 4 0 8z"/></marker></defs>',
             f'<rect class="card" x="1" y="1" width="{WIDTH - 2}" height="{HEIGHT - 2}" rx="14"/>',
             *_mechanism(run.settings["rank"]),
-            *_result(results, run.settings["inner_steps"]),
+            *_result(results),
             "</svg>\n",
         ]
     )
@@ -121,13 +121,13 @@ def _means(results: EpisodicResults, cell: str) -> list[float]:
     return [100 * float(value) for value in np.asarray(found.values)[:, 0]]
 
 
-def _result(results: EpisodicResults, steps: int) -> list[str]:
+def _result(results: EpisodicResults) -> list[str]:
     """Draw the error of each group under three conditions, and their means."""
     groups = len(set(results.groups))
     made = [
         '<path class="g" d="M680 30v340"/>',
         _text(702, 42, "Error on new cases, %", "t"),
-        _text(702, 63, f"expected; {groups} development groups, {steps} steps", "s"),
+        _text(702, 63, f"expected, {groups} development groups", "s"),
     ]
     for mark in (0, 50, 100):
         y = _height(mark)
