@@ -242,6 +242,17 @@ def test_what_results_say_in_words_is_so():
     assert gains["Static G"] < 3
 
 
+def test_what_the_input_says_of_ci_jobs_is_so():
+    loss = {row["Path"]: row["Mean"] for row in rows("ci-input", "replay")}
+    late = {row["Path"]: row["2811"] for row in rows("ci", "replay")}
+    for own in (loss, late):
+        assert own["PERM_M1"] > own["P1M1"] > own["HEDGE4"] > own["P0M1"]
+        assert own["P1M0"] > own["P0M0"]
+    assert all(loss[path] < late[path] for path in ("P0M0", "P0M1"))
+    assert abs(loss["P0M0"] - loss["P0M1"]) < 0.001
+    assert loss["P1M1"] < loss["P1M0"] - 0.03
+
+
 def test_what_programs_say_in_words_is_so():
     end = {row["Objective"]: row for row in rows("programs", "endpoint")}
     risk = {row["Objective"]: row for row in rows("programs", "controls")}
