@@ -35,6 +35,11 @@ class Block:
         return [line.removeprefix("$ ") for line in self.text.splitlines()]
 
 
+def named(page):
+    """Return a page's name, as tests are told apart by it."""
+    return page.relative_to(ROOT).as_posix()
+
+
 def blocks(page: Path) -> list[Block]:
     found = _BLOCK.finditer(page.read_text(encoding="utf-8"))
     return [Block(one["language"], one["mark"] or "", one["text"]) for one in found]
