@@ -21,12 +21,6 @@ INK = "#222222"
 # By look: Okabe and Ito's colours, and grey.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
 MARKERS = ("o", "s", "D", "v", "P", "X", "^")
-# Small letters on a white ground that keeps lines off them.
-_ON_WHITE: dict[str, Any] = {
-    "size": 7.5,
-    "textcoords": "offset points",
-    "bbox": {"color": "white", "pad": 0.4},
-}
 STYLE = {
     "axes.linewidth": 0.7,
     "axes.spines.right": False,
@@ -214,9 +208,10 @@ def _name_points(axes: Axes, panel: charts.Lines) -> None:
 
 
 def _note(axes: Axes, text: str, x: float, y: float, left: bool = False, **more: Any) -> None:
-    """Write beside a point."""
+    """Write beside a point, on a white ground that keeps lines off the letters."""
+    more |= {"size": 7.5, "textcoords": "offset points", "bbox": {"color": "white", "pad": 0.4}}
     more |= {"ha": "right" if left else "left", "va": "center_baseline"}
-    axes.annotate(text, (x, y), (-9 if left else 9, 0), **_ON_WHITE, **more)
+    axes.annotate(text, (x, y), (-9 if left else 9, 0), **more)
 
 
 def _count(axes: Axes, count: int, x: float, y: float, area: float) -> None:

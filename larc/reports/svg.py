@@ -228,8 +228,8 @@ def _points(
                 told.append(f"{line.counts[index]:,} predictions")
             shape = dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
             if len(line.labels):
-                told[0] = f"{line.labels[index]}: {told[0]}"
                 label = line.labels[index]
+                told[0] = f"{label}: {told[0]}"
                 # Within the chart: past its right end a phone would scroll.
                 at = min(x_scale(x), WIDTH - text_width(label) / 2)
                 parts.append(letters(label, at, y_scale(y) - 10, "middle", "number"))
