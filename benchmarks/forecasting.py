@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from larc.stream.forecaster import Forecaster, ForecasterSettings
-from larc.stream.naps import Naps
+from larc.stream.mixing.forecaster import Forecaster, ForecasterSettings
+from larc.stream.mixing.sleep import SleepSettings
 
 PREDICTORS, OUTCOMES = 13, 4
 NAMES = [f"p{index:02d}" for index in range(PREDICTORS)]
@@ -128,7 +128,7 @@ def follow(stream: Stream, settings: ForecasterSettings) -> Outcome:
 
 
 def main() -> None:
-    everything = ForecasterSettings(naps=Naps())
+    everything = ForecasterSettings(naps=SleepSettings())
     head = ["best", "oracle", "hedge", "ours", "bound", "worst", "average", "napping", "awake"]
     print(
         "Total loss of the best predictor. How much more was lost, or may be: by the best of each"

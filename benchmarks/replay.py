@@ -15,17 +15,17 @@ import numpy as np
 import torch
 
 import larc
-from larc.bench.timing import alternate
-from larc.ci import read_jobs, replay
-from larc.ci.jobs import Job
-from larc.ci.room import CIRoom, job_item
-from larc.ci.synthetic import synthetic_jobs
+from benchmarks.speed.timing import alternate
+from larc.domains.ci import read_jobs, replay
+from larc.domains.ci.jobs import Job
+from larc.domains.ci.prompter import JobPrompter, job_item
+from larc.domains.ci.synthetic import synthetic_jobs
 from larc.residual import Factors
 from larc.scoring import Limits
 from larc.stream.queue import Ask
 from larc.stream.session import Session
-from larc.studies.ci import TRAINED, control_paths
-from larc.studies.replaying import ordered
+from larc.studies.ci.units import TRAINED, control_paths
+from larc.studies.replay import ordered
 from larc.substrate.frozen import Substrate
 
 MADE_UP = 20_000
@@ -57,7 +57,7 @@ def session(substrate: Substrate, boundary: int) -> Session:
     written = 0.02 * torch.randn(start.factors.B.shape, generator=stream)
     trained = dataclasses.replace(start, factors=Factors(start.factors.A, written))
     learner = larc.Learner(substrate, trained, larc.SGD(0.1), limits=LIMITS)
-    return Session(learner, PATHS, CIRoom(), seed=1, starts={"original": start})
+    return Session(learner, PATHS, JobPrompter(), seed=1, starts={"original": start})
 
 
 def play(substrate: Substrate, boundary: int, jobs: list[Job], only: list[str]) -> Answers:

@@ -5,45 +5,58 @@ tasks; a private fast state copies it, learns from feedback as it arrives, and c
 saved and resumed.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from larc.errors import LarcError
     from larc.exporting import export_state
-    from larc.interventions import Predictions, Report, evaluate, judge, predict
+    from larc.interventions import Evaluation, Predictions, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
     from larc.residual import Factors
     from larc.rules import SGD, Descent, UpdateRule
     from larc.scoring import CandidateLosses, Label, Limits
     from larc.state import SlowState
     from larc.stream.controller import Controller
+    from larc.stream.prompter import PlainPrompter, Prompter
+    from larc.stream.question import Question
+    from larc.stream.session import Session, SessionFull, SessionLimits
+    from larc.stream.strategies import Strategy
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
-    from larc.trainer import AdamW
-    from larc.training import Trainer, TrainingSettings, train
+    from larc.training.base import AdamW
+    from larc.training.tasks import Trainer, TrainingSettings, train
 
-# Public names are fetched when first used: the command line answers without loading torch.
-_ROOMS = {
+#: Where public names come from. They are fetched when first used: the command line answers without
+#: loading torch.
+_HOMES = {
     "SGD": "larc.rules",
-    "AdamW": "larc.trainer",
+    "AdamW": "larc.training.base",
     "CandidateLosses": "larc.scoring",
     "Controller": "larc.stream.controller",
     "Descent": "larc.rules",
     "Episode": "larc.learner",
+    "Evaluation": "larc.interventions",
     "Factors": "larc.residual",
     "Identity": "larc.substrate",
     "Label": "larc.scoring",
     "LarcError": "larc.errors",
     "Learner": "larc.learner",
     "Limits": "larc.scoring",
+    "PlainPrompter": "larc.stream.prompter",
     "Predictions": "larc.interventions",
-    "Report": "larc.interventions",
+    "Prompter": "larc.stream.prompter",
+    "Question": "larc.stream.question",
+    "Session": "larc.stream.session",
+    "SessionFull": "larc.stream.session",
+    "SessionLimits": "larc.stream.session",
     "SlowState": "larc.state",
+    "Strategy": "larc.stream.strategies",
     "Substrate": "larc.substrate",
     "Task": "larc.tasks",
-    "Trainer": "larc.training",
-    "TrainingSettings": "larc.training",
+    "Trainer": "larc.training.tasks",
+    "TrainingSettings": "larc.training.tasks",
     "Update": "larc.learner",
     "UpdateRule": "larc.rules",
     "evaluate": "larc.interventions",
@@ -51,8 +64,10 @@ _ROOMS = {
     "judge": "larc.interventions",
     "load_substrate": "larc.substrate",
     "predict": "larc.interventions",
-    "train": "larc.training",
+    "train": "larc.training.tasks",
 }
+#: Names of version 0.1, and what they are called now; they go with version 0.3.
+_RENAMED = {"Report": "Evaluation"}
 
 __all__ = [
     "SGD",
@@ -61,15 +76,22 @@ __all__ = [
     "Controller",
     "Descent",
     "Episode",
+    "Evaluation",
     "Factors",
     "Identity",
     "Label",
     "LarcError",
     "Learner",
     "Limits",
+    "PlainPrompter",
     "Predictions",
-    "Report",
+    "Prompter",
+    "Question",
+    "Session",
+    "SessionFull",
+    "SessionLimits",
     "SlowState",
+    "Strategy",
     "Substrate",
     "Task",
     "Trainer",
@@ -86,9 +108,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name in _RENAMED:
+        warnings.warn(
+            f"larc.{name} is now larc.{_RENAMED[name]}; this alias goes with version 0.3.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return __getattr__(_RENAMED[name])
+    if name not in _HOMES:
         raise AttributeError(f"module 'larc' has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_ROOMS[name]), name)
+    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
     return value
 
 

@@ -19,11 +19,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from larc.errors import LarcError
-from larc.files import whole_directory
+from larc.io.files import atomic_directory
+from larc.io.states import load_state, whole
 from larc.learner import EPISODE_FILE, Episode
 from larc.residual import Factors, apply_residual
 from larc.state import SlowState, read_slow
-from larc.stored import load_state, whole
 from larc.substrate.adapter import LINEAGE_FILE
 from larc.substrate.fetching import quiet_unless_terminal
 from larc.substrate.frozen import Substrate
@@ -98,7 +98,7 @@ def export_state(
         )
     residual = _checked(substrate, residual_of(state), to)
     write = _write_peft if to == "peft" else _write_merged
-    with whole_directory(out) as place, quiet_unless_terminal():
+    with atomic_directory(out) as place, quiet_unless_terminal():
         difference = _difference(substrate, residual, write(substrate, residual, place))
     return Exported(Path(out), to, difference)
 
@@ -158,7 +158,7 @@ def _write_peft(substrate: Substrate, residual: Residual, place: Path) -> Any:
         from peft import LoraConfig, PeftModel
     except ImportError as error:
         raise LarcError(
-            "an export to peft needs PEFT; install it with `pip install larc[adapter]`."
+            "an export to peft needs PEFT; install it with `pip install 'larc-lm[adapter]'`."
         ) from error
     name, table = _embedding(substrate)
     factors = residual.factors

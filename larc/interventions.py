@@ -106,7 +106,7 @@ def _support(task: Task, sham: np.random.Generator | None = None) -> CandidateLo
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Evaluation:
     """What feedback was worth, in fractions: risks by cell, gains, and their intervals.
 
     Attributes
@@ -161,7 +161,7 @@ def evaluate(
     inner_steps: int = 2,
     limits: Limits | None = None,
     resamples: int = 10_000,
-) -> Report:
+) -> Evaluation:
     """Measure on one's own tasks whether feedback helps, and whether keeping it does.
 
     Examples
@@ -186,7 +186,7 @@ def evaluate(
 
 def judge(
     predictions: Predictions, tasks: Sequence[Task], *, seed: int, resamples: int = 10_000
-) -> Report:
+) -> Evaluation:
     """Open the queries and score predictions that have been made."""
     families = [task.family for task in tasks]
     # A task that names no group stands for itself.
@@ -205,7 +205,7 @@ def judge(
     gains = np.stack([retention_gain(cells), binding_gain(cells)], axis=1)
     means = group_means(gains, families, groups)
     intervals = bootstrap_intervals(means.values, means.families, seed=seed, resamples=resamples)
-    return Report(
+    return Evaluation(
         risk={cell: float(weights @ risks[cell]) for cell in CELLS},
         greedy={cell: float(weights @ scores(cell, greedy_error)) for cell in CELLS},
         solved={cell: float(weights @ scores(cell, all_correct)) for cell in CELLS},

@@ -13,22 +13,22 @@ import torch
 from torch import Tensor
 
 from larc.errors import LarcError
+from larc.io.states import load_state, save_state, whole
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors, apply_correction, apply_residual, checked_seed
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import (
     CandidateLosses,
+    EncodedQuestion,
     Feedback,
     Label,
     Limits,
-    Question,
     ask,
     chunks,
     energies,
     policy,
 )
 from larc.state import SlowState
-from larc.stored import load_state, save_state, whole
 from larc.substrate.frozen import Substrate
 from larc.substrate.views import layer_list, square_weight
 
@@ -184,7 +184,7 @@ class Learner:
         # The same question to the same state is read once, however often it is asked.
         asked = [(number[id(e)], q) for e, q in zip(episodes, questions, strict=True)]
         distinct = list(dict.fromkeys(asked))
-        policies: dict[tuple[int, Question], Tensor] = {}
+        policies: dict[tuple[int, EncodedQuestion], Tensor] = {}
         with torch.no_grad():
             for chunk in chunks(self.substrate, [question for _, question in distinct]):
                 reads = [distinct[index] for index in chunk]
@@ -223,9 +223,9 @@ class Learner:
                 )
         feedback = [_as_list(own) for _, own in updates]
         # Episodes that have not moved yet are at one state, and can share what is computed there.
-        alike = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
+        share_key = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
         objective = FeedbackObjective.of(
-            self.substrate, self.slow.boundary, feedback, self.limits, alike
+            self.substrate, self.slow.boundary, feedback, self.limits, share_key
         )
         before = Factors.stack([episode.factors for episode in episodes])
         after = self.rule.step(objective, before)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from larc.residual import Factors
-from larc.scoring import Feedback, Limits, Question, ask, chunks, energies
+from larc.scoring import EncodedQuestion, Feedback, Limits, ask, chunks, energies
 from larc.substrate.frozen import Substrate
 
 
@@ -27,7 +27,7 @@ class FeedbackObjective:
         Which episode of the stack each piece of feedback belongs to.
     episodes
         How many episodes the stack has; each has at least one piece.
-    alike
+    share_key
         For each episode a mark. Only episodes of one mark may share a forward, while their factors
         are equal: so an episode's last bits never depend on a chance meeting with another's.
     """
@@ -35,10 +35,10 @@ class FeedbackObjective:
     substrate: Substrate
     boundary: int
     feedback: tuple[Feedback, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[EncodedQuestion, ...]
     owners: tuple[int, ...]
     episodes: int
-    alike: tuple[Hashable, ...]
+    share_key: tuple[Hashable, ...]
 
     @staticmethod
     def of(
@@ -46,13 +46,13 @@ class FeedbackObjective:
         boundary: int,
         feedback: Sequence[Sequence[Feedback]],
         limits: Limits | None = None,
-        alike: Sequence[Hashable] | None = None,
+        share_key: Sequence[Hashable] | None = None,
     ) -> FeedbackObjective:
         """Collect the feedback of each episode, refusing what cannot be scored."""
         pieces = tuple(piece for own in feedback for piece in own)
         owners = tuple(number for number, own in enumerate(feedback) for _ in own)
         questions = tuple(ask(substrate, p.prompt, p.candidates, limits) for p in pieces)
-        marks = tuple(range(len(feedback)) if alike is None else alike)
+        marks = tuple(range(len(feedback)) if share_key is None else share_key)
         return FeedbackObjective(
             substrate, boundary, pieces, questions, owners, len(feedback), marks
         )
@@ -70,7 +70,7 @@ class FeedbackObjective:
             questions=tuple(self.questions[piece] for piece in pieces),
             owners=tuple(number for number, e in enumerate(episodes) for _ in own[e]),
             episodes=len(episodes),
-            alike=tuple(self.alike[episode] for episode in episodes),
+            share_key=tuple(self.share_key[episode] for episode in episodes),
         )
 
     @cached_property
@@ -99,24 +99,24 @@ class FeedbackObjective:
         with torch.inference_mode(False), torch.enable_grad():
             total = torch.zeros(self.episodes, device=factors.A.device)
             slopes = factors.map(torch.zeros_like)
-            alike: dict[tuple[int, int], list[list[int]]] = {}
+            share_key: dict[tuple[int, int], list[list[int]]] = {}
             for pieces in self._reads(factors):
                 candidates = len(self.questions[pieces[0]].candidates)
                 # What is differentiated together goes through the same backwards.
-                alike.setdefault((min(len(pieces), candidates + 1), candidates), []).append(pieces)
-            for reads in alike.values():
+                share_key.setdefault((min(len(pieces), candidates + 1), candidates), []).append(pieces)
+            for reads in share_key.values():
                 for chunk in chunks(self.substrate, [self.questions[p[0]] for p in reads]):
                     self._add_chunk(factors, [reads[index] for index in chunk], total, slopes)
         return total, slopes
 
     def _reads(self, factors: Factors) -> list[list[int]]:
         """Return the pieces of feedback by what they have to read: a question, under a state."""
-        marks = Counter(self.alike)
+        marks = Counter(self.share_key)
         states: list[Hashable] = [
             (mark, _bits(factors.at(owner))) if marks[mark] > 1 else (mark, b"")
-            for owner, mark in enumerate(self.alike)
+            for owner, mark in enumerate(self.share_key)
         ]
-        reads: dict[tuple[Question, Hashable], list[int]] = {}
+        reads: dict[tuple[EncodedQuestion, Hashable], list[int]] = {}
         for piece, (question, owner) in enumerate(zip(self.questions, self.owners, strict=True)):
             reads.setdefault((question, states[owner]), []).append(piece)
         return list(reads.values())
@@ -162,7 +162,7 @@ class FeedbackObjective:
         )
 
     def _energies(
-        self, factors: Factors, questions: Sequence[Question], owners: Sequence[int] | None = None
+        self, factors: Factors, questions: Sequence[EncodedQuestion], owners: Sequence[int] | None = None
     ) -> list[Tensor]:
         return energies(self.substrate, questions, factors, self.boundary, owners=owners)
 
@@ -180,7 +180,7 @@ def gradients_together(
         questions=first.questions + second.questions,
         owners=first.owners + tuple(first.episodes + owner for owner in second.owners),
         episodes=first.episodes + second.episodes,
-        alike=first.alike + second.alike,
+        share_key=first.share_key + second.share_key,
     )
     losses, slopes = both.gradients(factors.map(lambda tensor: torch.cat([tensor, tensor])))
     middle = first.episodes
@@ -191,7 +191,7 @@ def gradients_together(
 
 
 @dataclass(frozen=True)
-class Known:
+class Precomputed:
     """An objective whose gradients at some factors are known already."""
 
     objective: FeedbackObjective

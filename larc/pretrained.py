@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from larc.errors import LarcError, reason
-from larc.files import write_whole
-from larc.stored import whole
+from larc.io.files import atomic_write
+from larc.io.states import whole
 
 KIND = "larc slow states"
 VERSION = 1
@@ -40,12 +40,12 @@ def write_layout(directory: Path, states: Sequence[tuple[About, bytes]]) -> None
     listed = []
     for number, (about, content) in enumerate(states):
         file = f"seed-{about['seed']}.safetensors" if number else FIRST
-        write_whole(directory / file, content)
+        atomic_write(directory / file, content)
         digest = hashlib.sha256(content).hexdigest()
         listed.append({"about": dict(about), "file": file, "sha256": digest})
     config = {"kind": KIND, "library_name": "larc", "states": listed, "version": VERSION}
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
-    write_whole(directory / CONFIG, text.encode())
+    atomic_write(directory / CONFIG, text.encode())
 
 
 def read_layout(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from larc.errors import LarcError
+from larc.plugins import is_object_name, load_object
 from larc.residual import Factors
 
 # Below this the squares of a gradient's entries are lost to float32, and with them its direction:
@@ -33,7 +34,7 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
-class Stepped:
+class StepResult:
     """A stack of episodes after a rule's update.
 
     Attributes
@@ -66,7 +67,7 @@ class UpdateRule(Protocol):
 
     def step(
         self, objective: Objective, factors: Factors, *, differentiable: bool = False
-    ) -> Stepped:
+    ) -> StepResult:
         """Return the next factors of every episode of the stack.
 
         With ``differentiable`` the result keeps its dependence on the given factors, for the exact
@@ -92,7 +93,7 @@ class SGD:
 
     def step(
         self, objective: Objective, factors: Factors, *, differentiable: bool = False
-    ) -> Stepped:
+    ) -> StepResult:
         """Return ``factors - step_size * gradient``."""
         if differentiable:
             losses = objective.losses(factors)
@@ -101,7 +102,7 @@ class SGD:
         else:
             losses, gradients = objective.gradients(factors)
         moved = factors.combine(gradients, lambda value, slope: value - self.step_size * slope)
-        return Stepped(moved, losses.detach())
+        return StepResult(moved, losses.detach())
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Descent:
 
     def step(
         self, objective: Objective, factors: Factors, *, differentiable: bool = False
-    ) -> Stepped:
+    ) -> StepResult:
         """Return the factors after at most ``steps`` steps, each at the length that was accepted.
 
         Differentiating takes an accepted length as given.
@@ -193,7 +194,7 @@ class Descent:
             active = active[(lengths > 0) & (after[active] > self.tolerance)]
             if not len(active):
                 break
-        return Stepped(factors, first, after, spent)
+        return StepResult(factors, first, after, spent)
 
     def _accepted(
         self,
@@ -242,11 +243,14 @@ def product_norm(factors: Factors) -> Tensor:
     return (read * write).sum((-2, -1)).clamp_min(0).sqrt()
 
 
-RULES = {"sgd": SGD, "descent": Descent}
+#: Rules by the names that settings give them; add one of your own.
+RULES: dict[str, type[Any]] = {"sgd": SGD, "descent": Descent}
 
 
 def parse_rule(text: str) -> UpdateRule:
     """Return the rule that a setting names: its name, then its first numbers, then others by name.
+
+    The name is one of `RULES`, or ``module:Class`` for a rule of one's own.
 
     Examples
     --------
@@ -254,28 +258,38 @@ def parse_rule(text: str) -> UpdateRule:
     SGD(step_size=0.1)
     >>> parse_rule("descent:1.0:8:radius=4.0")
     Descent(length=1.0, steps=8, shrink=0.25, tries=6, tolerance=0.0, radius=4.0)
+    >>> parse_rule("larc.rules:SGD:0.5")
+    SGD(step_size=0.5)
     >>> parse_rule("momentum:0.9")
     Traceback (most recent call last):
     ...
-    larc.errors.LarcError: 'momentum:0.9' names no update rule; write sgd:STEP_SIZE or
-    descent:LENGTH:STEPS.
+    larc.errors.LarcError: 'momentum:0.9' names no update rule; write sgd:STEP_SIZE,
+    descent:LENGTH:STEPS, or module:Class for one of your own.
     """
+    if not isinstance(text, str):
+        raise LarcError(f"an update rule is named by a text, not by {type(text).__name__}.")
     name, *parts = text.split(":")
     rule = RULES.get(name)
+    if rule is None and is_object_name(":".join([name, *parts[:1]])):
+        rule, parts = load_object(":".join([name, parts[0]]), "rule"), parts[1:]
     try:
         if rule is not None:
             names = [field.name for field in fields(rule)]
             given: dict[str, Any] = {}
-            for place, part in enumerate(parts):
+            for position, part in enumerate(parts):
                 key, _, value = part.rpartition("=")
-                given[key or names[place]] = int(value) if value.isdigit() else float(value)
-            made: UpdateRule = rule(**given)
-            return made
+                given[key or names[position]] = int(value) if value.isdigit() else float(value)
+            parsed: UpdateRule = rule(**given)
+            rule_facts(parsed)  # refuses one that could not be saved
+            return parsed
     except LarcError:
         raise
     except (TypeError, ValueError, IndexError):
         pass
-    raise LarcError(f"{text!r} names no update rule; write sgd:STEP_SIZE or descent:LENGTH:STEPS.")
+    raise LarcError(
+        f"{text!r} names no update rule; write sgd:STEP_SIZE, descent:LENGTH:STEPS, or "
+        "module:Class for one of your own."
+    )
 
 
 def rule_facts(rule: UpdateRule) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Question:
+class EncodedQuestion:
     """A prompt and its candidates as token ids; each candidate ends with the end of sequence."""
 
     prompt: tuple[int, ...]
@@ -54,11 +54,11 @@ class Question:
         start = len(self.prompt)
         tokens, segments = list(self.prompt), [0] * start
         positions = list(range(start))
-        answers: list[Answer] = []
+        answers: list[CandidateSpan] = []
         for number, candidate in enumerate(self.candidates):
             # The last token is only predicted, so it need not be put in.
             answers.append(
-                Answer(0, (start - 1, *range(len(tokens), len(tokens) + len(candidate) - 1)))
+                CandidateSpan(0, (start - 1, *range(len(tokens), len(tokens) + len(candidate) - 1)))
             )
             tokens += candidate[:-1]
             segments += [number + 1] * (len(candidate) - 1)
@@ -71,14 +71,14 @@ class Question:
         start = len(self.prompt)
         rows = [Row((*self.prompt, *candidate[:-1])) for candidate in self.candidates]
         answers = [
-            Answer(number, tuple(range(start - 1, start + len(candidate) - 1)))
+            CandidateSpan(number, tuple(range(start - 1, start + len(candidate) - 1)))
             for number, candidate in enumerate(self.candidates)
         ]
         return Laid(tuple(rows), tuple(answers))
 
 
 @dataclass(frozen=True)
-class Answer:
+class CandidateSpan:
     """Where a candidate's tokens are predicted: a row, and a column for each token."""
 
     row: int
@@ -90,10 +90,10 @@ class Laid:
     """Rows of one question, and where in them its candidates are predicted."""
 
     rows: tuple[Row, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[CandidateSpan, ...]
 
 
-def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -> Question:
+def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -> EncodedQuestion:
     tokenizer: Any = substrate.tokenizer
 
     def encode(text: str, *, special: bool) -> tuple[int, ...]:
@@ -102,12 +102,12 @@ def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -
     # Candidates are tokenised by themselves, so that a prompt never changes what they are.
     end = (int(tokenizer.eos_token_id),)
     answers = tuple(encode(text, special=False) + end for text in candidates)
-    return Question(encode(prompt, special=True), answers)
+    return EncodedQuestion(encode(prompt, special=True), answers)
 
 
 def ask(
     substrate: Substrate, prompt: str, candidates: Sequence[str], limits: Limits | None = None
-) -> Question:
+) -> EncodedQuestion:
     """Turn texts into a question, refusing what cannot be scored.
 
     Examples
@@ -122,7 +122,7 @@ def ask(
         raise LarcError(f"the prompt is no text (str) but {type(prompt).__name__}.")
     texts = checked_candidates(candidates)
     key = (prompt, texts, limits, substrate.tokenizer.eos_token_id)
-    known: Question | None = substrate.questions.get(key)
+    known: EncodedQuestion | None = substrate.questions.get(key)
     if known is not None:
         return known
     question = _tokenized(substrate, prompt, texts)
@@ -133,7 +133,7 @@ def ask(
     return question
 
 
-def _check(question: Question, limits: Limits, substrate: Substrate) -> None:
+def _check(question: EncodedQuestion, limits: Limits, substrate: Substrate) -> None:
     if len(set(question.candidates)) < len(question.candidates):
         raise LarcError("two candidates are the same tokens; give each candidate once.")
     if not question.prompt:
@@ -157,14 +157,14 @@ def _check(question: Question, limits: Limits, substrate: Substrate) -> None:
         )
 
 
-def layout_for(substrate: Substrate, question: Question) -> Laid:
+def layout_for(substrate: Substrate, question: EncodedQuestion) -> Laid:
     """Choose the shared row where the model can take it, and plain rows where it cannot."""
     packed = question.packed
     return packed if substrate.packs(len(packed.rows[0].tokens)) else question.plain
 
 
 def chunks(
-    substrate: Substrate, questions: Sequence[Question], layout: Layout | None = None
+    substrate: Substrate, questions: Sequence[EncodedQuestion], layout: Layout | None = None
 ) -> Iterator[list[int]]:
     """Yield indices of questions to put through the model together, alike in length.
 
@@ -194,7 +194,7 @@ def chunks(
 
 def energies(
     substrate: Substrate,
-    questions: Sequence[Question],
+    questions: Sequence[EncodedQuestion],
     factors: Factors,
     boundary: int = 0,
     *,
@@ -257,7 +257,7 @@ class _Gather:
         self.lengths: list[int] = []
         self.counts: list[int] = []
 
-    def add(self, start: int, laid: Laid, question: Question) -> None:
+    def add(self, start: int, laid: Laid, question: EncodedQuestion) -> None:
         self.counts.append(len(question.candidates))
         for answer, candidate in zip(laid.answers, question.candidates, strict=True):
             number = len(self.lengths)
@@ -319,7 +319,7 @@ class _LogProbabilities(torch.autograd.Function):
         return spread.scatter_add_(1, tokens, gradient), None
 
 
-def _laid(substrate: Substrate, question: Question, layout: Layout | None) -> Laid:
+def _laid(substrate: Substrate, question: EncodedQuestion, layout: Layout | None) -> Laid:
     if layout is None:
         return layout_for(substrate, question)
     return question.packed if layout == "packed" else question.plain

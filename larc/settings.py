@@ -169,7 +169,7 @@ def as_values(settings: Any) -> dict[str, Any]:
     }
 
 
-def decisive(settings: Any) -> dict[str, Any]:
+def identifying(settings: Any) -> dict[str, Any]:
     """Return the settings that decide a result, as plain values: what a run is known by."""
     left_out = {
         item.name

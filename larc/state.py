@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 
 from larc.errors import LarcError
-from larc.files import whole_directory, write_whole
+from larc.io.files import atomic_directory, atomic_write
+from larc.io.hashes import hash_json, hash_tensors
+from larc.io.states import pack_state, read_content, unpack_state, whole
 from larc.pretrained import read_layout, write_layout
 from larc.residual import Factors, initial_factors
-from larc.stored import pack_state, read_content, unpack_state, whole
 from larc.substrate.frozen import Substrate
-from larc.substrate.identity import hash_json, hash_tensors
 
 SLOW_FILE = "larc slow state, version 1"
 _CARD = """---
@@ -205,11 +205,11 @@ class SlowState:
         >>> SlowState.from_pretrained(place, substrate=tiny).digest == slow.digest
         True
         """
-        with whole_directory(directory) as place:
+        with atomic_directory(directory) as place:
             write_layout(place, [(self.about, self.to_bytes())])
             what, where = self.place
             card = _CARD.format(**self.about, what=what, where=where)
-            write_whole(place / "README.md", card.encode())
+            atomic_write(place / "README.md", card.encode())
 
     @staticmethod
     def from_pretrained(
@@ -282,7 +282,7 @@ def read_slow(path: str | Path) -> SlowState:
     >>> import tempfile
     >>> from larc.substrate import load_substrate
     >>> slow, path = SlowState.initial(load_substrate("tiny"), seed=1), tempfile.mktemp()
-    >>> write_whole(path, slow.to_bytes())
+    >>> atomic_write(path, slow.to_bytes())
     >>> read_slow(path).digest == slow.digest
     True
     """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from larc import cli
 from larc.settings import build
-from larc.studies.catalog import STUDIES, parse_sweep
+from larc.studies.registry import STUDIES, parse_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -9,8 +9,8 @@ import dataclasses
 import pytest
 
 import larc
-from larc.programs import build_episodes, split_groups, to_task
-from larc.stream import Ask, Item, PathSpec, PlainRoom, order_events
+from larc.domains.programs import build_episodes, split_groups, to_task
+from larc.stream import Ask, Item, Strategy, PlainPrompter, order_events
 from larc.stream.session import Session
 
 KINDS = ("below", "mixer", "head", "backward")
@@ -38,9 +38,9 @@ def replay(substrate):
         Item(f"{n:02}", n // 4, n // 4 + 2, ("pass", "fail"), n % 2, prompt=f"job {n}: ")
         for n in range(12)
     ]
-    paths = [PathSpec("reset", retention="reset"), PathSpec("carry"), PathSpec("tenth", scale=0.1)]
+    paths = [Strategy("reset", retention="reset"), Strategy("carry"), Strategy("tenth", scale=0.1)]
     slow = larc.SlowState.initial(substrate, seed=1, boundary=2)
-    session = Session(larc.Learner(substrate, slow), paths, PlainRoom(), seed=1)
+    session = Session(larc.Learner(substrate, slow), paths, PlainPrompter(), seed=1)
     for event in order_events(
         jobs,
         asked=lambda job: job.asked,

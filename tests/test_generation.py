@@ -4,7 +4,7 @@ these prompts are not close enough for rounding to turn one (a cache changes sum
 import pytest
 import torch
 
-from larc.programs import Group, policy_prompt
+from larc.domains.programs import Group, policy_prompt
 from larc.residual import apply_residual
 from larc.substrate.rows import Row
 from tests.questions import PROMPTS, feedback, learner_on, random_factors

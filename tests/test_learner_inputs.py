@@ -107,7 +107,7 @@ def test_a_question_longer_than_the_model_is_refused():
 
 
 def test_a_resume_with_factors_of_another_rank_is_refused(tiny, tmp_path):
-    from larc.stored import load_state, save_state
+    from larc.io.states import load_state, save_state
 
     learner = learner_on(tiny)
     learner.begin().save(tmp_path / "episode")

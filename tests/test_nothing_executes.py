@@ -12,17 +12,17 @@ import pytest
 import torch
 
 import larc
-from larc.ci import read_jobs
-from larc.ci.split import load_queue
+from larc.domains.ci import read_jobs
+from larc.domains.ci.split import load_queue
 from larc.settings import read_yaml
 from larc.state import SlowState
-from larc.stream import PathSpec, PlainRoom
+from larc.stream import Strategy, PlainPrompter
 from larc.stream.session import Session
-from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run
-from larc.studies.verify import verify
+from larc.io.parquet import from_parquet
+from larc.runs.run import Run
+from larc.runs.verify import verify
 from larc.substrate import fetching
-from larc.training import Trainer, TrainingSettings
+from larc.training.tasks import Trainer, TrainingSettings
 from tests.substrate.test_sources import write_gguf
 
 PACKAGE = Path(larc.__file__).parent
@@ -111,7 +111,7 @@ def test_no_reader_of_states_unpickles(bombs, tiny):
             lambda path: SlowState.from_bytes(path.read_bytes()),
             learner.resume,
             Trainer(tiny, slow, [task], TrainingSettings()).restore,
-            Session(learner, [PathSpec("keep")], PlainRoom(), seed=1).restore,
+            Session(learner, [Strategy("keep")], PlainPrompter(), seed=1).restore,
             lambda path: from_parquet(path.read_bytes(), path.name),
         ):
             with pytest.raises(larc.LarcError):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from larc.evaluation import bootstrap_intervals, group_means
-from larc.reports.episodic import BOOTSTRAP_SEED, load_results
-from larc.studies.runs import Run
+from larc.studies.episodic.results import BOOTSTRAP_SEED, load_results
+from larc.runs.run import Run
 from tests.pages import ROOT, named
 from website.paper import PAPER
 from website.picture import PICTURE, picture

@@ -13,8 +13,8 @@ def prompt_losses(number: int, prompt: str = "Which? ") -> larc.CandidateLosses:
     return larc.CandidateLosses(prompt, ANSWERS, losses[number % 4 :] + losses[: number % 4])
 
 
-def objective(substrate, feedback, alike):
-    return FeedbackObjective.of(substrate, 1, feedback, alike=alike)
+def objective(substrate, feedback, share_key):
+    return FeedbackObjective.of(substrate, 1, feedback, share_key=share_key)
 
 
 def start(substrate, count: int) -> Factors:

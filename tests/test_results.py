@@ -11,8 +11,8 @@ import pytest
 
 import larc
 from larc.cli import main
-from larc.reports.writing import documents, pictures
-from larc.studies.runs import Run
+from larc.reporting.writing import documents, pictures
+from larc.runs.run import Run
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "results"

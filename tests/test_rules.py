@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import larc
 from larc.residual import Factors
-from larc.rules import Descent, Stepped, parse_rule, product_norm, rule_facts
+from larc.rules import Descent, StepResult, parse_rule, product_norm, rule_facts
 from larc.scoring import expected_risk
 from tests.questions import small_tasks
 
@@ -62,7 +62,7 @@ class Uphill:
     def step(self, objective, factors, *, differentiable=False):
         losses, gradients = objective.gradients(factors)
         moved = factors.combine(gradients, lambda old, slope: old + 5 * slope)
-        return Stepped(moved, losses, objective.losses(moved).detach())
+        return StepResult(moved, losses, objective.losses(moved).detach())
 
 
 def test_steps_that_were_looked_at_are_counted():

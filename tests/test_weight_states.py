@@ -11,7 +11,7 @@ from larc.cli import main
 from larc.interventions import predict
 from larc.residual import Factors
 from larc.scoring import ask, energies
-from larc.training import train
+from larc.training.tasks import train
 from tests.questions import CANDIDATES, PROMPTS, feedback, random_factors
 
 WEIGHTS = ["self_attn.o_proj", "self_attn.q_proj"]

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from larc.bench.table import Table as Benchmark
-from larc.bench.table import rows_markdown
-from larc.ci import EXPERTS
-from larc.reports.episodic import load_results
-from larc.reports.replays import short_seed
-from larc.reports.sweep import variations
-from larc.reports.tables import Cell, Table
+from benchmarks.speed.table import Table as Benchmark
+from benchmarks.speed.table import rows_markdown
+from larc.domains.ci import EXPERTS
+from larc.studies.episodic.results import load_results
+from larc.reporting.seeds import short_seed
+from larc.studies.episodic.sweep import variations
+from larc.reporting.tables import Cell, Table
 from larc.state import read_slow
-from larc.studies.catalog import STUDIES, SWEEP, command_of, settings_of
-from larc.studies.runs import Run, read_json
+from larc.studies.registry import STUDIES, SWEEP, command_of, settings_of
+from larc.runs.run import Run, read_json
 from website.paper import DIGITS, PAPER, SPENT, WORK
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from larc.errors import LarcError
-from larc.studies.verify import verify
+from larc.runs.verify import verify
 
 
 @dataclass

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from larc.errors import LarcError
-from larc.files import is_aside
-from larc.studies.runs import Run, sha256
-from larc.studies.verify import verify
+from larc.io.files import is_aside
+from larc.runs.run import Run, sha256
+from larc.runs.verify import verify
 
 _STUDY = ("--preset", "smoke", "--seeds", "2026092811")
 _PROGRAMS = (
@@ -62,7 +62,7 @@ class Killer:
         self.starts = 0
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(
-            ["larc.studies.ci", "larc.studies.episodic", "larc.reports.writing", __name__]
+            ["larc.studies.ci.units", "larc.studies.episodic.units", "larc.reporting.writing", __name__]
         )
         self.seconds = 1.0
 
@@ -212,7 +212,7 @@ def records(out: Path) -> Iterator[str]:
         for entry in Run(out).evidence():
             yield f"event {entry['event']} after {entry['previous'][:8]}"
     if (out / "session.safetensors").exists():
-        from larc.stored import load_state
+        from larc.io.states import load_state
         from larc.stream.session import SESSION_FILE
 
         facts = load_state(out / "session.safetensors", SESSION_FILE)[1]

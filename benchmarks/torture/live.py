@@ -13,16 +13,16 @@ from pathlib import Path
 import torch
 
 import larc
-from larc.files import write_whole
-from larc.stream import Ask, Item, PathSpec, PlainRoom, order_events
+from larc.io.files import atomic_write
+from larc.stream import Ask, Item, PlainPrompter, Strategy, order_events
 from larc.stream.controller import Controller
 from larc.stream.session import Session
 
 PATHS = (
-    PathSpec("keep"),
-    PathSpec("reset", retention="reset"),
-    PathSpec("sham", permuted=True),
-    PathSpec("latest", retention="latest"),
+    Strategy("keep"),
+    Strategy("reset", retention="reset"),
+    Strategy("sham", permuted=True),
+    Strategy("latest", retention="latest"),
 )
 CANDIDATES = ("up", "down", "flat")
 
@@ -48,7 +48,7 @@ def main(place: str) -> int:
     directory.mkdir(exist_ok=True)
     substrate = larc.load_substrate("tiny")
     slow = larc.SlowState.initial(substrate, seed=1)
-    session = Session(larc.Learner(substrate, slow, larc.SGD(1.0)), PATHS, PlainRoom(), seed=1)
+    session = Session(larc.Learner(substrate, slow, larc.SGD(1.0)), PATHS, PlainPrompter(), seed=1)
     controller = Controller(session)
     saved, done, answers = directory / "session.safetensors", 0, {}
     if saved.exists():
@@ -70,7 +70,7 @@ def main(place: str) -> int:
         else:
             controller.arrive(event.items)
         controller.save(saved, {"done": number, "answers": answers})
-    write_whole(directory / "answers.json", json.dumps(answers, sort_keys=True).encode())
+    atomic_write(directory / "answers.json", json.dumps(answers, sort_keys=True).encode())
     return 0
 
 

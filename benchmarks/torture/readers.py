@@ -11,20 +11,20 @@ from typing import Any
 
 import larc
 from benchmarks.torture import live, records
-from larc.ci.driving import HedgeReplay, hedge_after
-from larc.ci.room import CIRoom, job_item
-from larc.ci.synthetic import synthetic_jobs
-from larc.files import write_whole
+from larc.domains.ci.hedge_replay import HedgeReplay, hedge_after
+from larc.domains.ci.prompter import JobPrompter, job_item
+from larc.domains.ci.synthetic import synthetic_jobs
+from larc.io.files import atomic_write
+from larc.runs.identity import provenance
+from larc.runs.run import Run, as_json, sha256
+from larc.runs.verify import verify
 from larc.settings import as_values
 from larc.state import SlowState, read_slow
 from larc.stream.controller import Controller
 from larc.stream.session import Session
-from larc.studies.catalog import settings_of
-from larc.studies.identity import provenance
-from larc.studies.programs import PRESETS
-from larc.studies.runs import Run, as_json, sha256
-from larc.studies.verify import verify
-from larc.training import Trainer, TrainingSettings
+from larc.studies.programs.tasks import PRESETS
+from larc.studies.registry import settings_of
+from larc.training.tasks import Trainer, TrainingSettings
 from tests.substrate.test_sources import write_gguf
 
 
@@ -53,7 +53,7 @@ def slow() -> SlowState:
 
 
 def _make_slow(place: Path) -> None:
-    write_whole(place / "slow", slow().to_bytes())
+    atomic_write(place / "slow", slow().to_bytes())
 
 
 def _read_slow(place: Path) -> Any:
@@ -103,7 +103,7 @@ def _read_training(place: Path) -> Any:
 
 
 def _session() -> Session:
-    return Session(_learner(), live.PATHS, CIRoom(), seed=1)
+    return Session(_learner(), live.PATHS, JobPrompter(), seed=1)
 
 
 def _make_session(place: Path) -> None:
@@ -148,7 +148,7 @@ def _read_controller(place: Path) -> Any:
 def _make_reference(place: Path) -> None:
     replay = hedge_after(synthetic_jobs(8, seed=1))
     replay.ask(synthetic_jobs(9, seed=2))
-    write_whole(place / "replay.json", as_json(replay.state()))
+    atomic_write(place / "replay.json", as_json(replay.state()))
 
 
 def _read_reference(place: Path) -> Any:
@@ -211,8 +211,8 @@ def _read_model(place: Path) -> Any:
 
 
 def _make_adapter(place: Path) -> None:
-    from larc.studies.adapter import train_adapter
-    from larc.studies.options import AdapterSettings
+    from larc.studies.programs.adapter import train_adapter
+    from larc.studies.settings import AdapterSettings
 
     train_adapter(AdapterSettings("tiny", str(place / "adapter"), updates=1, batch=2))
 

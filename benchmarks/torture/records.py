@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.torture import live
-from larc.ci import read_jobs
-from larc.ci.fetching import fetch_jobs
-from larc.ci.split import load_queue
-from larc.ci.synthetic import synthetic_jobs
+from larc.domains.ci import read_jobs
+from larc.domains.ci.split import load_queue
+from larc.domains.ci.synthetic import synthetic_jobs
+from larc.github.fetching import fetch_jobs
 from larc.settings import as_values, build, read_yaml
-from larc.studies.own_tasks import TaskSettings, own_tasks
-from larc.studies.programs import PRESETS, ProgramSettings
-from larc.studies.stream_events import read_events
+from larc.studies.programs.tasks import PRESETS, ProgramSettings
+from larc.studies.stream.events import read_events
+from larc.studies.tasks.reading import TaskSettings, own_tasks
 
 # Job histories, tasks, streams, settings ---------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""The experiments: one file each, a dataclass of settings that is also the command line."""
+"""The experiments: a folder and a `Study` each, listed in `larc.studies.registry`."""

@@ -27,75 +27,101 @@ from typing import Any
 
 import larc
 from larc.errors import LarcError
-from larc.files import make_directory, whole_directory, write_whole
+from larc.io.files import atomic_directory, atomic_write, make_directory
+from larc.io.hashes import sha256
+from larc.io.json_files import as_json, parse_json
 from larc.pretrained import write_layout
-from larc.rules import parse_rule
+from larc.rules import RULES, parse_rule
+from larc.runs.run import CONFIG, MANIFEST, Run
 from larc.state import SlowState
-from larc.studies import ci_queue, own_tasks, programs, stream_queue
-from larc.studies.catalog import command_of
-from larc.studies.runs import Run, as_json, read_file, read_json, sha256
-from larc.studies.verify import verify
+from larc.studies.registry import study_of
+from larc.studies.reports import Reported, reported
+from larc.studies.running import command_of, verify_run
+from larc.studies.study import States
 from larc.substrate import load_substrate
 from larc.substrate.adapter import ADAPTER_FILES
 from larc.substrate.sources import HUB_PRESETS
 
-#: Kinds of runs whose states were trained by an objective that has to be chosen.
-EPISODIC = (programs.KIND, own_tasks.KIND)
-#: Kinds of runs that fit one state to each seed.
-FITTED = (ci_queue.KIND, stream_queue.KIND)
 # What a preset's model is called on the Hub.
 _HUB_NAMES = {
     "smollm2-135m": "HuggingFaceTB/SmolLM2-135M-Instruct",
     **{name: preset.repository for name, preset in HUB_PRESETS.items()},
 }
-# Tables that say what the run cost, not how its states did.
-_COSTS = ("cost", "ledger")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which states of a run are packaged, why, and what the run found, a sentence each."""
+    """Which states of a run are packaged, and why."""
 
     objective: str
     reason: str
-    finding: str
 
 
-def write_package(run: Run, out: str | Path, choice: Choice) -> Path:
-    """Write the package of a finished run that is as it was; returns its directory."""
-    verify(run.path)
+def write_package(run: Run, out: str | Path, objective: str | None = None) -> Path:
+    """Write the package of a finished run that is as it was; returns its directory.
+
+    Parameters
+    ----------
+    run
+        The run.
+    out
+        The directory to make.
+    objective
+        Whose states; those of the objective that the run selected, by default.
+    """
+    verify_run(run)
+    choice = chosen(run, objective)
     states = selected_states(run, choice.objective)
     licence = _licence()
+    whole = reported(run)
     out = Path(out)
-    with whole_directory(out) as place:
-        write_layout(place, [(slow.about, slow.to_bytes()) for slow in states])
+    with atomic_directory(out) as directory:
+        write_layout(directory, [(slow.about, slow.to_bytes()) for slow in states])
         adapter = bool(run.settings.get("adapter"))
         if adapter:
-            _copy_adapter(run, place / "adapter", states[0].substrate)
-        write_whole(place / "LICENSE", licence)
-        write_whole(place / "lineage.json", as_json(_lineage(run, choice, states)))
-        for table in sorted((run.path / "tables").glob("*.*")):
-            make_directory(place / "evaluation")
-            write_whole(place / "evaluation" / table.name, read_file(table))
-        write_whole(place / "README.md", _card(run, choice, states, adapter).encode())
+            _copy_adapter(run, directory / "adapter", states[0].substrate)
+        atomic_write(directory / "LICENSE", licence)
+        atomic_write(directory / "lineage.json", as_json(_lineage(run, choice, states)))
+        make_directory(directory / "evaluation")
+        for name, content in whole.documents().items():
+            if name.startswith("tables/"):
+                atomic_write(directory / "evaluation" / Path(name).name, content)
+        card = _card(whole, choice, states, adapter)
+        atomic_write(directory / "README.md", card.encode())
     return out
+
+
+def chosen(run: Run, objective: str | None) -> Choice:
+    """Return whose states are packaged and why, refusing what the run has not."""
+    states = _states_of(run)
+    objectives = states.objectives(run)
+    if not objectives:
+        if objective is not None:
+            raise LarcError(f"a run of {run.kind!r} has one objective; leave --objective out.")
+        return Choice("", "")
+    selected, reason = states.choose(run)
+    if objective is None and selected is None:
+        raise LarcError(f"{reason} Name one with --objective to package it anyway.")
+    return Choice(objective or selected or "", reason)
 
 
 def selected_states(run: Run, objective: str) -> list[SlowState]:
     """Return the states of every seed, as the run trained them by an objective or fitted them."""
-    if run.kind in EPISODIC:
-        known = run.settings["objectives"]
-        if objective not in known:
-            raise LarcError(
-                f"{run.path} has no states of objective {objective!r}; it has {', '.join(known)}."
-            )
-        prefix = f"train-{objective}"
-    elif run.kind in FITTED:
-        prefix = "fit"
-    else:
-        raise LarcError(f"{run.path} is a run of {run.kind!r}, which trains no slow states.")
-    units = [f"{prefix}-{seed}" for seed in run.settings["seeds"]]
+    states = _states_of(run)
+    objectives = states.objectives(run)
+    if objectives and objective not in objectives:
+        raise LarcError(
+            f"{run.path} has no states of objective {objective!r}; it has {', '.join(objectives)}."
+        )
+    units = [states.unit(objective, seed) for seed in run.settings["seeds"]]
     return [SlowState.from_bytes(run.unit_file(u, "slow.safetensors"), u) for u in units]
+
+
+def _states_of(run: Run) -> States:
+    states = study_of(run).states
+    if states is None:
+        raise LarcError(f"{run.path} is a run of {run.kind!r}, which trains no slow states.")
+    return states
 
 
 def _copy_adapter(run: Run, place: Path, substrate: str) -> None:
@@ -120,10 +146,10 @@ def _copy_adapter(run: Run, place: Path, substrate: str) -> None:
 
 
 def _lineage(run: Run, choice: Choice, states: Sequence[SlowState]) -> dict[str, Any]:
-    manifest = read_file(run.path / "manifest.json")
+    manifest = run.read(MANIFEST)
     return {
         "command": command_of(run),
-        "config": read_json(run.path / "config.json"),
+        "config": parse_json(run.read(CONFIG), run.path / CONFIG),
         "evidence": run.evidence(),
         "manifest": run.manifest(),
         "manifest_sha256": sha256(manifest),
@@ -135,7 +161,7 @@ def _lineage(run: Run, choice: Choice, states: Sequence[SlowState]) -> dict[str,
 
 def _licence() -> bytes:
     try:
-        files = distribution("larc").files or []
+        files = distribution("larc-lm").files or []
         listed = [Path(str(f.locate())) for f in files if f.name == "LICENSE"]
     except PackageNotFoundError:
         listed = []
@@ -149,7 +175,8 @@ def _licence() -> bytes:
 # The model card ----------------------------------------------------------------------------------
 
 
-def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) -> str:
+def _card(whole: Reported, choice: Choice, states: Sequence[SlowState], adapter: bool) -> str:
+    run = whole.run
     first, substrate = states[0], str(run.settings["substrate"])
     base = _HUB_NAMES.get(substrate)
     front = ["license: apache-2.0", "library_name: larc"]
@@ -161,8 +188,8 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
     use += f', acts_on="{acts_on}")' if acts_on else ")"
     what, where = first.place
     # A state that has learned its step size, and was read with it, brings it along.
-    own = first.step_size and run.settings.get("step_rate")
-    rule = "" if own else f", rule=larc.{parse_rule(run.settings['rule'])!r}"
+    brings_step = first.step_size and run.settings.get("step_rate")
+    rule = "" if brings_step else f", rule={_rule_source(run.settings['rule'])}"
     parts = [
         *("---", *front, "---", ""),
         *(f"# Slow states of LARC for {base or substrate}", ""),
@@ -176,9 +203,9 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
         " configuration, tokenizer and adapter.",
         *("", "## States", ""),
         *_states(states),
-        *("", "## Evaluation", "", choice.finding, ""),
+        *("", "## Evaluation", "", whole.report.answer, ""),
         *([choice.reason, ""] if choice.reason else []),
-        *_tables(run),
+        *_tables(whole),
         *("## Lineage", "", "```", command_of(run), "```", ""),
         *_rows(("Identity", "SHA-256"), _identities(run)),
         *("", "The whole manifest, the order of evidence and the configuration are in", ""),
@@ -188,6 +215,13 @@ def _card(run: Run, choice: Choice, states: Sequence[SlowState], adapter: bool) 
         "package and has terms of its own.",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _rule_source(text: str) -> str:
+    """Return how a rule is written in a program; one of somebody's own is named and not loaded."""
+    if text.partition(":")[0] in RULES:
+        return f"larc.{parse_rule(text)!r}"
+    return f"larc.rules.parse_rule({text!r})"
 
 
 def _states(states: Sequence[SlowState]) -> list[str]:
@@ -200,21 +234,18 @@ def _states(states: Sequence[SlowState]) -> list[str]:
     return _rows(columns, rows)
 
 
-def _tables(run: Run) -> list[str]:
+def _tables(whole: Reported) -> list[str]:
     lines = []
-    for path in sorted((run.path / "tables").glob("*.md")):
-        if not path.stem.startswith(_COSTS):
-            text = read_file(path).decode(errors="replace").strip()
-            lines += [f"### {path.stem.capitalize()}", "", text, ""]
+    for table in sorted(whole.report.tables, key=lambda table: table.name):
+        lines += [f"### {table.name.capitalize()}", "", table.markdown().strip(), ""]
     return lines
 
 
 def _identities(run: Run) -> list[tuple[str, str]]:
     manifest = run.manifest()
-    rows = [("manifest", sha256(read_file(run.path / "manifest.json")))]
+    rows = [("manifest", sha256(run.read(MANIFEST)))]
     for name, value in sorted(manifest.get("identities", {}).items()):
-        found = value if isinstance(value, list) else [value]
-        for one in found:
+        for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str) and one:
                 rows.append((name, one))
             elif isinstance(one, Mapping):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from larc.errors import LarcError
+from larc.runs.run import Run
+from larc.runs.settings import ModelSettings
 from larc.state import SlowState
-from larc.studies.options import ModelSettings
-from larc.studies.runs import Run
+from larc.studies.episodic.names import training_name
 
 
 def earlier_state(start: str, arm: str, seed: int, settings: ModelSettings) -> bytes:
@@ -14,14 +15,14 @@ def earlier_state(start: str, arm: str, seed: int, settings: ModelSettings) -> b
     Parameters
     ----------
     start
-        The directory of that run.
+        Where that run is: a directory or an archive.
     arm, seed
         The objective and the seed it was trained with.
     settings
         Those of the study that is to start from it.
     """
-    earlier, unit = Run(start), f"train-{arm}-{seed}"
-    if not (earlier.path / "manifest.json").exists():
+    earlier, unit = Run(start), training_name(arm, seed)
+    if not earlier.is_closed:
         raise LarcError(f"{start} is not a finished run; finish it first.")
     if not earlier.is_done(unit):
         raise LarcError(

@@ -28,7 +28,7 @@ def attach_adapter(
         from peft import PeftModel
     except ImportError as error:
         raise LarcError(
-            "an adapter needs PEFT; install it with `pip install larc[adapter]`."
+            "an adapter needs PEFT; install it with `pip install 'larc-lm[adapter]'`."
         ) from error
     _check_lineage(model, tokenizer, Path(directory))
     try:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from larc.io.hashes import hash_json, hash_tensors
 
 # These say where a config was read from and how it is run, not what it describes. (The class is
 # hashed from the model itself: saving writes it into the config of a model that never had it.)
@@ -54,39 +53,6 @@ class Identity:
         """The names by part; ``acts_on`` only where it is set, so that older digests hold."""
         parts = asdict(self)
         return parts if self.acts_on else {k: v for k, v in parts.items() if k != "acts_on"}
-
-
-def hash_json(value: Any) -> str:
-    """Hash a JSON value written in its one canonical form.
-
-    Examples
-    --------
-    >>> hash_json({"b": 1, "a": 2}) == hash_json({"a": 2, "b": 1})
-    True
-    """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def hash_tensors(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Hash named tensors: names, types, shapes and bytes, whatever the order they come in.
-
-    Examples
-    --------
-    >>> a, b = ("a", torch.zeros(2)), ("b", torch.ones(2))
-    >>> hash_tensors([a, b]) == hash_tensors([b, a]) != hash_tensors([a])
-    True
-    """
-
-    def one(item: tuple[str, Tensor]) -> list[str]:
-        name, tensor = item
-        flat = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8)
-        digest = hashlib.sha256(flat.numpy().data).hexdigest()
-        return [name, str(tensor.dtype), str(list(tensor.shape)), digest]
-
-    # Hashing releases the interpreter lock, so large models use the cores there are.
-    with ThreadPoolExecutor() as pool:
-        return hash_json(sorted(pool.map(one, tensors)))
 
 
 def identify(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Identity:

@@ -3,24 +3,24 @@ import pytest
 import torch
 
 import larc
-from larc.stream import Item, PathSpec, PlainRoom
-from larc.stream.forecaster import ForecasterSettings
-from larc.stream.naps import Naps
+from larc.stream import Item, Strategy, PlainPrompter
+from larc.stream.mixing.forecaster import ForecasterSettings
+from larc.stream.mixing.sleep import SleepSettings
 from larc.stream.session import Session
 
 ANSWERS = ("up", "down", "flat")
 PATHS = (
-    PathSpec("reset", retention="reset"),
-    PathSpec("carry"),
-    PathSpec("sham", permuted=True),
+    Strategy("reset", retention="reset"),
+    Strategy("carry"),
+    Strategy("sham", permuted=True),
 )
-SLEEPY = ForecasterSettings(naps=Naps(floor=0.2, term=4, first=4, longest=8))
+SLEEPY = ForecasterSettings(naps=SleepSettings(floor=0.2, term=4, first=4, longest=8))
 
 
 def controller_on(substrate, *, experts=(), settings=None):
     slow = larc.SlowState.initial(substrate, rank=4, seed=3)
     learner = larc.Learner(substrate, slow, larc.SGD(2.0))
-    session = Session(learner, PATHS, PlainRoom(), seed=5)
+    session = Session(learner, PATHS, PlainPrompter(), seed=5)
     return larc.Controller(session, experts, settings)
 
 

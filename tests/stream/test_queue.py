@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from larc.ci import Arrive, Ask, order_events, split_streams
+from larc.domains.ci import Arrive, Ask, order_events, split_streams
 from larc.errors import LarcError
 
 times = st.integers(0, 12)

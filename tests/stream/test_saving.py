@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import larc
-from larc.stored import load_state, pack_state
-from larc.stream import PlainRoom
+from larc.io.states import load_state, pack_state
+from larc.stream import PlainPrompter
 from larc.stream.session import SESSION_FILE, SESSION_UPGRADES, Session
 from tests.stream.test_session import PATHS, STREAM, events, replay, session_on
 
@@ -36,7 +36,7 @@ def test_what_version_1_did_not_say_is_not_compared_and_version_2_says_it(tiny, 
     assert facts["rule"] is None
     session_on(tiny).save(tmp_path / "session")
     other = larc.Learner(tiny, session_on(tiny).learner.slow, larc.SGD(0.25))
-    session = Session(other, PATHS, PlainRoom(), seed=1)
+    session = Session(other, PATHS, PlainPrompter(), seed=1)
     session.restore(VERSION_1)
     with pytest.raises(larc.LarcError, match=r"update rule .*0\.5.*not SGD"):
         session.restore(tmp_path / "session")

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import larc
-from larc.stream import Ask, Item, PathSpec, PlainRoom, order_events
+from larc.stream import Ask, Item, Strategy, PlainPrompter, order_events
 from larc.stream.session import Session, SessionFull, SessionLimits, with_offsets
 from tests.questions import random_factors
 
 CANDIDATES = ("up", "down", "flat")
 PATHS = (
-    PathSpec("reset", retention="reset"),
-    PathSpec("carry"),
-    PathSpec("latest", retention="latest"),
-    PathSpec("tenth", scale=0.1),
-    PathSpec("sham", permuted=True),
-    PathSpec("biased", offsets=(1.0, 0.0, -1.0)),
+    Strategy("reset", retention="reset"),
+    Strategy("carry"),
+    Strategy("latest", retention="latest"),
+    Strategy("tenth", scale=0.1),
+    Strategy("sham", permuted=True),
+    Strategy("biased", offsets=(1.0, 0.0, -1.0)),
 )
 
 
@@ -45,7 +45,7 @@ def session_on(substrate, *, paths=PATHS, limits=None, seed=1):
     slow = larc.SlowState.initial(substrate, seed=1)
     slow = dataclasses.replace(slow, factors=random_factors(substrate, 2))
     learner = larc.Learner(substrate, slow, larc.SGD(0.5))
-    return Session(learner, paths, PlainRoom(), seed=seed, limits=limits)
+    return Session(learner, paths, PlainPrompter(), seed=seed, limits=limits)
 
 
 def events(stream):
@@ -75,7 +75,7 @@ def test_all_paths_together_answer_as_each_alone(tiny):
     together = replay(session_on(tiny), STREAM)
     for number, path in enumerate(PATHS):
         # Alone, a path keeps the random stream of its place among the others.
-        fillers = [PathSpec(f"filler {i}", retention="reset") for i in range(number)]
+        fillers = [Strategy(f"filler {i}", retention="reset") for i in range(number)]
         alone = replay(session_on(tiny, paths=[*fillers, path]), STREAM)
         for name, said in alone.items():
             assert said[path.name] == pytest.approx(together[name][path.name], abs=1e-5)
@@ -108,7 +108,7 @@ def test_paths_are_what_their_names_say(tiny):
 
 
 def test_a_tenth_is_a_tenth_of_the_realised_difference(tiny):
-    session = session_on(tiny, paths=[PathSpec("whole"), PathSpec("tenth", scale=0.1)])
+    session = session_on(tiny, paths=[Strategy("whole"), Strategy("tenth", scale=0.1)])
     start = session.learner.slow.factors
     session.ask(STREAM[:1])
     made = session.arrive(STREAM[:1])
@@ -118,7 +118,7 @@ def test_a_tenth_is_a_tenth_of_the_realised_difference(tiny):
 
 
 def test_offsets_bias_reading_and_learning(tiny):
-    session = session_on(tiny, paths=[PathSpec("plain"), PathSpec("biased", offsets=(2.0, 0, 0))])
+    session = session_on(tiny, paths=[Strategy("plain"), Strategy("biased", offsets=(2.0, 0, 0))])
     said = session.ask(STREAM[:1])
     odds = said["plain"][0] * np.exp([2.0, 0, 0])
     assert said["biased"][0] == pytest.approx(odds / odds.sum(), abs=1e-9)
@@ -152,7 +152,7 @@ def test_sham_labels_are_permuted_afresh_for_each_item(tiny, monkeypatch):
         return real(learner, updates)
 
     monkeypatch.setattr(larc.Learner, "update_many", watched)
-    session = session_on(tiny, paths=[PathSpec("sham", permuted=True)])
+    session = session_on(tiny, paths=[Strategy("sham", permuted=True)])
     stream = items([(0, 1, 2)] * 90)
     session.ask(stream)
     session.arrive(stream)
@@ -210,7 +210,7 @@ def test_a_session_of_other_paths_or_starts_is_refused(tiny, tmp_path):
         session_on(tiny, paths=PATHS[:2]).restore(tmp_path / "session")
     other = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=9), larc.SGD(0.5))
     with pytest.raises(larc.LarcError, match="another slow state"):
-        Session(other, PATHS, PlainRoom(), seed=1).restore(tmp_path / "session")
+        Session(other, PATHS, PlainPrompter(), seed=1).restore(tmp_path / "session")
 
 
 def test_limits_stop_before_anything_changes_and_a_larger_one_goes_on(tiny, tmp_path):
@@ -247,12 +247,12 @@ def test_labels_nobody_asked_for_are_refused(tiny):
     with pytest.raises(larc.LarcError, match="one name"):
         session_on(tiny, paths=[PATHS[0], PATHS[0]])
     with pytest.raises(larc.LarcError, match="not given"):
-        session_on(tiny, paths=[PathSpec("x", start="elsewhere")])
+        session_on(tiny, paths=[Strategy("x", start="elsewhere")])
 
 
 def test_resting_paths_share_one_read():
     substrate = larc.load_substrate("tiny")
-    resting = [PathSpec(f"r{n}", retention="reset") for n in range(5)]
+    resting = [Strategy(f"r{n}", retention="reset") for n in range(5)]
     session_on(substrate, paths=resting).ask(STREAM[:1])
     one = substrate.ledger.total("mixer").effective
     session_on(substrate, paths=resting[:1]).ask(STREAM[:1])
@@ -260,7 +260,7 @@ def test_resting_paths_share_one_read():
 
 
 def test_a_path_may_follow_a_rule_of_its_own(tiny):
-    paths = [PathSpec("sgd"), PathSpec("careful", rule="descent:0.5")]
+    paths = [Strategy("sgd"), Strategy("careful", rule="descent:0.5")]
     session = session_on(tiny, paths=paths)
     item = Item("a", 0, 5, CANDIDATES, 0, prompt="Next: ")
     session.ask([item])
@@ -281,11 +281,11 @@ def test_a_path_may_follow_a_rule_of_its_own(tiny):
 
 def test_a_batch_is_learned_by_every_path_or_by_none(tiny):
     paths = [
-        PathSpec("fine"),
-        PathSpec("latest", retention="latest"),
-        PathSpec("sham", permuted=True),
+        Strategy("fine"),
+        Strategy("latest", retention="latest"),
+        Strategy("sham", permuted=True),
     ]
-    session = session_on(tiny, paths=[*paths, PathSpec("wild", rule="sgd:0.2")])
+    session = session_on(tiny, paths=[*paths, Strategy("wild", rule="sgd:0.2")])
     items = [Item(name, 0, 5, CANDIDATES, 0, prompt=f"{name}: ") for name in ("a", "b")]
     session.ask(items)
     for path in paths:

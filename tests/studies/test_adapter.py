@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import larc
-from larc.programs import split_groups
-from larc.studies.adapter import historical_examples, train_adapter
-from larc.studies.options import AdapterSettings
+from larc.domains.programs import split_groups
+from larc.studies.programs.adapter import historical_examples, train_adapter
+from larc.studies.settings import AdapterSettings
 from larc.substrate.adapter import LINEAGE_FILE
 
 pytest.importorskip("peft")

@@ -8,10 +8,10 @@ from larc.cli import main
 from larc.evaluation import half_brier
 from larc.stream.session import Session
 from larc.studies import replaying
-from larc.studies.ci_queue import PRESETS, audit_queue
-from larc.studies.options import CISettings
-from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run
+from larc.studies.ci.queue import PRESETS, audit_queue
+from larc.studies.settings import CISettings
+from larc.io.parquet import from_parquet
+from larc.runs.run import Run
 
 SMALL = ["--seeds", "2026092811", "--train", "6", "--audit", "8"]
 

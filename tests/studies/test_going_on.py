@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from larc.cli import main
-from larc.studies.runs import Run
-from larc.studies.verify import verify
+from larc.runs.run import Run
+from larc.runs.verify import verify
 from tests.studies.test_programs import SMALL, predictions, small
 
 # Stopped after its training, by the code of commit 4526cff; its command is `small`.

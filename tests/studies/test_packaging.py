@@ -7,15 +7,15 @@ from huggingface_hub import ModelCard
 
 import larc
 from larc.cli import main
-from larc.reports.episodic import load_results
+from larc.studies.episodic.results import load_results
 from larc.settings import as_values
-from larc.studies.adapter import train_adapter
-from larc.studies.ci_queue import PRESETS
-from larc.studies.identity import provenance
-from larc.studies.options import AdapterSettings
+from larc.studies.programs.adapter import train_adapter
+from larc.studies.ci.queue import PRESETS
+from larc.runs.identity import provenance
+from larc.studies.settings import AdapterSettings
 from larc.studies.packaging import Choice, write_package
-from larc.studies.runs import Run, as_json, sha256
-from larc.studies.verify import verify
+from larc.runs.run import Run, as_json, sha256
+from larc.runs.verify import verify
 
 SEEDS = (2026092811, 2026092812)
 

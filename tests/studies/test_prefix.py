@@ -11,13 +11,13 @@ import pytest
 import larc
 from larc.cli import main
 from larc.evaluation import half_brier
-from larc.reports import prefix as prefix_results
-from larc.stream import Item, PathSpec, PlainRoom
+from larc.reporting import prefix as prefix_results
+from larc.stream import Item, Strategy, PlainPrompter
 from larc.stream.session import Session
 from larc.studies import replaying
-from larc.studies.parquet import from_parquet, to_parquet
-from larc.studies.prefix import measured
-from larc.studies.runs import Run, as_json, sha256
+from larc.io.parquet import from_parquet, to_parquet
+from larc.studies.prefix.units import measured
+from larc.runs.run import Run, as_json, sha256
 
 SEED = 2026092811
 # Repository, commit, seconds of start and completion, conclusion: two to train on, then the audit.
@@ -185,8 +185,8 @@ def test_descending_updates_of_the_run_are_measured_and_none_raises_its_batch(tm
 
 def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
     learner = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=1), larc.SGD(0.5))
-    paths = [PathSpec("keep"), PathSpec("last", retention="latest", scale=0.1), PathSpec("other")]
-    session = Session(learner, paths, PlainRoom(), seed=1)
+    paths = [Strategy("keep"), Strategy("last", retention="latest", scale=0.1), Strategy("other")]
+    session = Session(learner, paths, PlainPrompter(), seed=1)
     items = [Item(n, 0, 1, ("up", "down"), k, prompt=f"Is it {n}? ") for k, n in enumerate("ab")]
     for batch in (items[:1], items):
         session.ask([item for item in items if item.name not in session.pending])

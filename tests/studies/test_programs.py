@@ -9,11 +9,11 @@ import pytest
 
 import larc
 from larc.cli import main
-from larc.programs import ProgramEpisode
+from larc.domains.programs import ProgramEpisode
 from larc.studies import episodic
-from larc.studies.parquet import from_parquet
-from larc.studies.programs import PRESETS, program_tasks
-from larc.studies.runs import Run
+from larc.io.parquet import from_parquet
+from larc.studies.programs.tasks import PRESETS, program_tasks
+from larc.runs.run import Run
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL = [

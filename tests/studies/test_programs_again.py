@@ -6,11 +6,11 @@ import pytest
 
 import larc
 from larc.cli import main
-from larc.programs import split_groups
+from larc.domains.programs import split_groups
 from larc.rules import parse_rule
 from larc.state import read_slow
-from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run, read_json
+from larc.io.parquet import from_parquet
+from larc.runs.run import Run, read_json
 
 SMALL = ["--seeds", "2026092811", "--training-groups", "1", "--development-groups", "1"]
 

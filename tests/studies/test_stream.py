@@ -10,17 +10,17 @@ import pytest
 from larc.cli import main
 from larc.errors import LarcError
 from larc.evaluation import half_brier
-from larc.label_training import LabelTrainer
+from larc.training.labels import LabelTrainer
 from larc.learner import Learner
 from larc.state import SlowState
 from larc.stream.session import Session, SessionFull
 from larc.studies import replaying
-from larc.studies.catalog import STUDIES, run_study
-from larc.studies.options import Execution
-from larc.studies.parquet import from_parquet
-from larc.studies.runs import Run
-from larc.studies.stream import PATHS, PRIOR
-from larc.studies.stream_queue import PRESETS, divide, synthetic_stream
+from larc.studies.registry import STUDIES, run_study
+from larc.studies.settings import Execution
+from larc.io.parquet import from_parquet
+from larc.runs.run import Run
+from larc.studies.stream.units import PATHS, PRIOR
+from larc.studies.stream.questions import PRESETS, divide, synthetic_stream
 
 SEED = 2026092811
 # Before a layer, so that a run that goes on has lost the activations kept below it.

@@ -9,9 +9,9 @@ import pytest
 
 from larc.cli import main
 from larc.errors import LarcError
-from larc.stream.items import Item
-from larc.studies.stream_events import read_events
-from larc.studies.stream_queue import divide, synthetic_stream
+from larc.stream.question import Item
+from larc.studies.stream.events import read_events
+from larc.studies.stream.questions import divide, synthetic_stream
 
 GOOD = {"asked": 0, "arrives": 9, "prompt": "Up? ", "candidates": ["yes", "no"], "label": 1}
 
@@ -175,5 +175,5 @@ def test_the_order_of_lines_does_not_matter():
 
 
 def test_reading_a_stream_loads_no_model():
-    script = "import sys, larc.studies.stream_queue; sys.exit('torch' in sys.modules)"
+    script = "import sys, larc.studies.stream.questions; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,126 @@
+"""How near reads and updates come to the machine's own matrix multiplication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import nn
+
+from benchmarks.speed.setting import Setting
+from benchmarks.speed.table import Measured, Row, Section
+from benchmarks.speed.timing import Spread, alternate
+from larc.learner import Learner
+from larc.scoring import CandidateLosses
+from larc.substrate.views import layer_list
+
+ROUNDS = 4  # for each repetition of other sections
+SECTION = Section(
+    "limit",
+    "5. The machine's limit",
+    "Floating-point operations that the needed positions require (no padding, attention between "
+    "what may see each other, the head where an answer is predicted) over the time taken, against "
+    "the matrix multiplications of the same shapes alone, in the same run.",
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The matrix multiplications of one forward: weights, and how many rows go through each."""
+
+    weights: tuple[tuple[torch.Tensor, int], ...]
+    attention: int
+
+    @property
+    def multiplications(self) -> int:
+        """Operations in the weights' multiplications."""
+        return sum(2 * rows * weight.numel() for weight, rows in self.weights)
+
+    @property
+    def total(self) -> int:
+        """Operations that are needed in all."""
+        return self.multiplications + self.attention
+
+    @cached_property
+    def _given(self) -> dict[tuple[int, int], torch.Tensor]:
+        """Something of every shape that is multiplied; made once, so that it costs no time."""
+        shapes = {(rows, width) for weight, rows in self.weights for width in weight.shape}
+        return {shape: torch.rand(shape) for shape in sorted(shapes)}
+
+    def forward(self) -> None:
+        """Multiply as the forward does, and nothing else."""
+        for weight, rows in self.weights:
+            nn.functional.linear(self._given[rows, weight.shape[1]], weight)
+
+    def backward(self) -> None:
+        """Multiply as the backward to the activations does, and nothing else."""
+        for weight, rows in self.weights:
+            torch.mm(self._given[rows, weight.shape[0]], weight)
+
+
+def work_of(setting: Setting) -> Work:
+    """Return what one forward of the two episodes needs, with the residual at the input."""
+    model = setting.substrate.model
+    rows = [setting.ask(task).packed.rows[0] for task in setting.pair]
+    positions = sum(len(row.tokens) for row in rows)
+    places = sum(
+        len({column for answer in setting.ask(task).packed.answers for column in answer.columns})
+        for task in setting.pair
+    )
+    layers = layer_list(model)[1]
+    linear = [module for layer in layers for module in layer.modules() if type(module) is nn.Linear]
+    weights = [(module.weight.detach(), positions) for module in linear]
+    head = model.get_output_embeddings().weight.detach()
+    text = model.config.get_text_config()
+    width = text.num_attention_heads * (
+        getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    )
+    seen = sum(int(row.visible.sum()) for row in rows)
+    # Queries with keys, and what comes of it with values.
+    return Work((*weights, (head, places)), 2 * 2 * seen * width * len(layers))
+
+
+def rows(setting: Setting) -> list[Row]:
+    """Measure a read and an update against their own multiplications."""
+    work = work_of(setting)
+    learner = Learner(setting.substrate, setting.slow, limits=setting.limits)
+    own = list(zip([learner.begin(), learner.begin()], setting.pair, strict=True))
+    reads = [(episode, task.prompt, task.candidates) for episode, task in own]
+    feedback = [
+        (episode, CandidateLosses(task.prompt, task.candidates, task.support))
+        for episode, task in own
+    ]
+    runs: dict[str, Callable[[], object]] = {
+        "read": lambda: learner.read_many(reads),
+        "forward": work.forward,
+        "update": lambda: learner.update_many(feedback),
+        "backward": work.backward,
+    }
+    # Short, and compared with the best the machine can do: many rounds cost little.
+    times = alternate(runs, ROUNDS * setting.repetitions, setting.clock)
+    made: list[Row] = []
+    for kind, case, parts in (
+        ("read", "a read of two episodes", ["forward"]),
+        ("update", "an update of two episodes", ["forward", "backward"]),
+    ):
+        needed, multiplied = (len(parts) * count for count in (work.total, work.multiplications))
+        rounds = zip(*(times[part].seconds for part in parts), strict=True)
+        rates = [multiplied / sum(seconds) for seconds in rounds]
+        # Within a round, as everywhere: a busy neighbour slows both. And the best of each, which
+        # is what the machine can do when it is left alone.
+        reached = [needed / seconds for seconds in times[kind].seconds]
+        paired = [own / rate for own, rate in zip(reached, rates, strict=True)]
+        best = multiplied / sum(min(times[part].seconds) for part in parts)
+        note = f"best round over best multiplications: {max(reached) / best:.2f}"
+        numbers = {
+            "seconds": times[kind].seconds,
+            "needed_operations": needed,
+            "multiplications_per_second": rates,
+        }
+        made.append(Measured(case, Spread.of(paired), _OF, note, numbers))
+    return made
+
+
+_OF = "needed operations a second over the machine's"

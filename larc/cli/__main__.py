@@ -1,0 +1,7 @@
+"""``python -m larc.cli``."""
+
+import sys
+
+from larc.cli.command_line import main
+
+sys.exit(main())

@@ -1,0 +1,75 @@
+"""The command line: thin commands over the library."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from larc.cli import (
+    adapter,
+    bench,
+    ci,
+    completion,
+    demo,
+    export,
+    fetch,
+    pack,
+    package,
+    report,
+    study,
+    verify,
+)
+from larc.cli.parsing import Parser
+from larc.errors import LarcError
+
+OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+# Read by OpenMP when torch is first loaded, which is after this. By default its threads spin while
+# they wait for each other: with anything else running on the same cores, that was seven times
+# slower for a slow update of SmolLM2.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code, one of those that ``larc --help`` lists."""
+    parser = _parser()
+    try:
+        known = parser.parse_args(arguments)
+    except SystemExit as done:  # help was asked for, or the command line is wrong
+        return int(done.code or OK)
+    if not hasattr(known, "perform"):
+        parser.print_help()
+        return USAGE
+    try:
+        known.perform(known)
+        sys.stdout.flush()
+    except LarcError as error:
+        print(f"larc: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        again = shlex.join(["larc", *(sys.argv[1:] if arguments is None else arguments)])
+        print(f"larc: interrupted; {known.stopped}: {again}", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read the answer has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OK
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="larc",
+        usage="larc COMMAND ...",
+        description="Learning from feedback inside a frozen language model.",
+        epilog=f"exit codes: {OK} done, {REFUSED} refused (the sentence says what to do), {USAGE} "
+        f"wrong command line, {INTERRUPTED} stopped",
+    )
+    parser.set_defaults(parser=parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="larc")
+    known = (fetch, demo, study, ci, report, verify, pack)
+    known += (export, package, adapter, bench, completion)
+    for one in known:
+        one.add(commands)
+    return parser
+

@@ -1,1 +1,0 @@
-"""The commands, one file each: ``add`` declares a command, and the rest of the file does it."""

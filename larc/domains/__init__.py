@@ -1,0 +1,1 @@
+"""What is asked: programs to select, CI jobs to predict."""

@@ -1,0 +1,1 @@
+"""Files: written atomically, locked, hashed, and read with every bad line named."""

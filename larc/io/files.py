@@ -1,0 +1,119 @@
+"""Files that are whole or absent: written aside, flushed, then given their name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from larc.errors import LarcError
+
+# What a file or directory is called until it is whole; a killed process may leave one behind.
+_ASIDE = re.compile(r"\..+\.\d+\.part")
+
+
+def atomic_write(path: str | Path, content: bytes) -> None:
+    """Write a file so that its name always holds the old content or the new, never a part.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     atomic_write(Path(place) / "a", b"all of it")
+    ...     (Path(place) / "a").read_bytes()
+    b'all of it'
+    """
+    path = Path(path)
+    aside = _aside(path)
+    try:
+        try:
+            with aside.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
+            raise
+        _flush_directory(path.parent)
+    except OSError as error:
+        raise LarcError(
+            f"{path} could not be written ({error.strerror or error}); nothing was changed: free "
+            "some space or choose a place that can be written to."
+        ) from error
+
+
+@contextmanager
+def atomic_directory(path: str | Path) -> Iterator[Path]:
+    """Give a directory to fill, which gets its name when the block ends well, and never before.
+
+    A name that is taken is refused before anything is made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     with atomic_directory(Path(place) / "new") as new:
+    ...         atomic_write(new / "a", b"1")
+    ...     sorted(child.name for child in Path(place).rglob("*"))
+    ['a', 'new']
+    """
+    path = Path(path)
+    if path.is_symlink() or path.exists():
+        raise LarcError(f"{path} exists already; remove it or choose another directory.")
+    aside = _aside(path)
+    make_directory(path.parent)
+    try:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(aside)  # of an earlier process with the same number
+        aside.mkdir()
+        yield aside
+        _flush_directory(aside)
+        aside.replace(path)
+        _flush_directory(path.parent)
+    except OSError as error:
+        raise LarcError(
+            f"{path} could not be written ({error.strerror or error}); nothing was changed: free "
+            "some space or choose a place that can be written to."
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def make_directory(path: str | Path) -> Path:
+    """Make a directory and those above it, or say why it cannot be made."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LarcError(
+            f"{path} could not be made ({error.strerror}); choose a place that can be written to."
+        ) from error
+    return path
+
+
+def is_aside(path: Path) -> bool:
+    """Whether a file is one that was being written when its process was killed.
+
+    Examples
+    --------
+    >>> is_aside(Path("run/.config.json.1234.part")), is_aside(Path("run/config.json"))
+    (True, False)
+    """
+    return _ASIDE.fullmatch(path.name) is not None
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def _flush_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,1 +1,0 @@
-"""Tables, figures and pages: made from what a run saved, and from nothing else."""

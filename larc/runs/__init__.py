@@ -1,0 +1,1 @@
+"""Runs: directories that explain themselves, resume, and notice changes. No study is known here."""

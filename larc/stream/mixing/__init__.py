@@ -1,0 +1,1 @@
+"""Mixing predictors by the evidence of labels that arrive late."""

@@ -1,0 +1,142 @@
+"""A question of a stream; its label comes later, by the question's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from larc.errors import LarcError
+from larc.tasks import checked_candidates
+
+#: What a label may be: the index of the right candidate, its text, or a loss for each candidate.
+LabelValue = int | str | Sequence[float]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: a name, the candidates, and what is asked.
+
+    Attributes
+    ----------
+    name
+        A stable identifier, unique in its stream; its label comes by it.
+    candidates
+        The answers to choose among, two or more.
+    prompt
+        The question itself, for a prompter that puts it as it is.
+    source
+        What the prompter knows the question by, where a prompt alone does not say it.
+    """
+
+    name: str
+    candidates: tuple[str, ...]
+    prompt: str = ""
+    source: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise LarcError(f"a question is called {self.name!r}; give its name as a text.")
+        object.__setattr__(self, "candidates", checked_candidates(self.candidates))
+
+
+class Labelled(NamedTuple):
+    """A question whose label has arrived: the index of the right candidate."""
+
+    question: Question
+    label: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An item of a replay: a question and its label side by side, and when each became known.
+
+    Nothing live ever sees one: a replay takes it apart.
+
+    Attributes
+    ----------
+    question
+        What is asked.
+    asked, arrives
+        When it is asked and when its label arrives; ``None`` for never.
+    label
+        The index of the right candidate.
+    stream
+        The stream it belongs to. Streams have clocks and states of their own.
+    group
+        Items of one group are averaged before groups are.
+    """
+
+    question: Question
+    asked: float
+    arrives: float | None
+    label: int
+    stream: str = ""
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label < len(self.question.candidates):
+            raise LarcError(f"the label of {self.name!r} names none of its candidates.")
+
+    @property
+    def name(self) -> str:
+        """The question's name."""
+        return self.question.name
+
+    def as_plain(self) -> Mapping[str, Any]:
+        """Return it as the plain values that data are hashed by."""
+        asked = self.question
+        return {
+            "name": asked.name,
+            "asked": self.asked,
+            "arrives": self.arrives,
+            "candidates": list(asked.candidates),
+            "label": self.label,
+            "prompt": asked.prompt,
+            "stream": self.stream,
+            "group": self.group,
+            "source": asked.source,
+        }
+
+
+def questions_of(items: Sequence[Recorded]) -> list[Question]:
+    """Return what a replay's items ask."""
+    return [item.question for item in items]
+
+
+def labels_of(items: Sequence[Recorded]) -> dict[str, int]:
+    """Return the labels of a replay's items, by the names of their questions.
+
+    Examples
+    --------
+    >>> labels_of([Recorded(Question("a", ("up", "down")), asked=0, arrives=5, label=1)])
+    {'a': 1}
+    """
+    return {item.name: item.label for item in items}
+
+
+def resolved(question: Question, label: LabelValue) -> int | tuple[float, ...]:
+    """Return a label as an index or as losses, refusing one that is neither.
+
+    Examples
+    --------
+    >>> question = Question("a", ("up", "down"))
+    >>> resolved(question, "down"), resolved(question, 0), resolved(question, [0.25, 1])
+    (1, 0, (0.25, 1.0))
+    """
+    candidates = question.candidates
+    if isinstance(label, str):
+        if label in candidates:
+            return candidates.index(label)
+    elif isinstance(label, int) and not isinstance(label, bool):
+        if 0 <= label < len(candidates):
+            return label
+    elif isinstance(label, Sequence) and len(label) == len(candidates):
+        try:
+            return tuple(float(loss) for loss in label)
+        except (TypeError, ValueError):
+            pass
+    raise LarcError(
+        f"the label {label!r} of {question.name!r} is none of its candidates; give the index of "
+        f"one of {list(candidates)}, its text, or a loss for each."
+    )

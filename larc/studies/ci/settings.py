@@ -1,0 +1,42 @@
+"""What the continuous-integration study decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from larc.settings import setting
+from larc.studies.settings import ReplaySettings
+
+
+@dataclass(frozen=True)
+class CISettings(ReplaySettings):
+    """What decides the results of the continuous-integration study."""
+
+    jobs: tuple[str, ...] = setting((), "Job histories: JSONL, Parquet or API answers.")
+    queue: str = setting("standard", "Windows by repository: standard, or a YAML file.")
+    train: str = setting("", "One training window for all: A..B, a number of jobs, or both.")
+    audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
+    synthetic: int = setting(0, "Make up this many jobs instead of reading any.", least=0)
+    start: str = setting("", "A finished programs run whose static states training starts from.")
+    further: bool = setting(
+        False, "Whether latest-only, shrunk and descending states are replayed as well."
+    )
+
+
+PRESETS = {
+    # The declared queue, whole.
+    "paper": CISettings(),
+    # One seed, the residual before layer 20 of 30, the first jobs of each repository's windows.
+    "quick": CISettings(boundary=20, seeds=(2026092811,), train="40", audit="60"),
+    # Made-up jobs on a random model: every step in seconds, and nothing to be learned from it.
+    "smoke": CISettings(
+        synthetic=60,
+        substrate="tiny",
+        threads=1,
+        rule="sgd:1.0",
+        seeds=(2026092811, 2026092812),
+        train="12",
+        audit="16",
+        prompt_limit=1024,
+    ),
+}

@@ -1,0 +1,282 @@
+"""The report of an episodic run: its tables, its charts and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from larc.evaluation import weighted_mean
+from larc.reporting.charts import Figure, Line, Lines, Rows, Value
+from larc.reporting.report import Report
+from larc.reporting.seeds import short_seed
+from larc.reporting.tables import Cell, Table
+from larc.runs.run import Run
+from larc.studies.episodic.names import FINAL_QUERIES
+from larc.studies.episodic.results import CELLS, EpisodicResults, load_results
+
+CELL_NAMES = ("Real/keep", "Real/reset", "Sham/keep", "Sham/reset")
+QUESTION = (
+    "Does a frozen model choose better on unseen cases of a task when it keeps what feedback on "
+    "other cases taught it, than when that is reset just before it is asked?"
+)
+NOTES = (
+    "Static and adapted are starts trained on other tasks, to answer well before feedback and "
+    "after it; the untrained start is random and changes nothing until it has learned.",
+    "Keep reads the query with the state that learned from feedback; reset restores the trained "
+    "start just before. G is the error at reset minus the error kept.",
+    "Sham feedback deals the same losses to the candidates at random. D is the gain from real "
+    "feedback minus the gain from sham: what is owed to what the feedback said.",
+)
+WINDOW = 8
+# A loss read in two batches differs by rounding.
+ROUNDING = 1e-5
+
+
+def report(run: Run) -> Report:
+    """Return the report of a finished run."""
+    results = load_results(run)
+    shown = tables(results)
+    if run.is_done(FINAL_QUERIES):
+        for table in tables(load_results(run, final=True)):
+            caption = f"Final evaluation on reserved groups. {table.caption}"
+            shown.append(replace(table, name=f"final-{table.name}", caption=caption))
+    title = f"The {run.kind} study"
+    return Report(title, QUESTION, answer(results), shown, figures(results), NOTES)
+
+
+def tables(results: EpisodicResults) -> list[Table]:
+    """Return the study's tables, in percent, arms as rows."""
+    return [
+        _endpoint(results),
+        _contrast_table(results),
+        _controls(results),
+        _secondary(results),
+        _support(results),
+    ]
+
+
+def _endpoint(results: EpisodicResults) -> Table:
+    rows: list[list[Cell]] = []
+    for arm in results.arms:
+        by_seed = 100 * weighted_mean(results.risk[arm, "real_keep"], results.weights)
+        deviation = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
+        rows.append([arm.capitalize(), *map(float, by_seed), float(by_seed.mean()), deviation])
+    return Table(
+        "endpoint",
+        "Expected query error after adaptation to real feedback, in %; lower is better.",
+        ("Objective", *map(short_seed, results.seeds), "Mean", "Seed SD"),
+        rows,
+    )
+
+
+def _contrast_table(results: EpisodicResults) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            _capital(c.name),
+            c.mean,
+            c.interval,
+            *map(float, c.seeds),
+        ]
+        for c in results.contrasts
+    ]
+    return Table(
+        "contrasts",
+        f"Paired gains in percentage points; positive is favourable. Intervals: 99 %, "
+        f"{results.resamples:,} resamples of {len(set(results.groups))} groups within families. "
+        f"{results.selection.reason}",
+        ("Contrast", "Mean", "99 % interval", *map(short_seed, results.seeds)),
+        rows,
+    )
+
+
+def _controls(results: EpisodicResults) -> Table:
+    rule, even = (100 * results.mean(errors) for errors in (results.rule, results.even))
+    rows: list[list[Cell]] = []
+    for arm in results.arms:
+        risks = [100 * results.mean(results.risk[arm, cell]) for cell in CELLS]
+        text = results.risk.get((arm, "text"))
+        rows.append(
+            [arm.capitalize(), *risks, None if text is None else 100 * results.mean(text), rule]
+        )
+    return Table(
+        "controls",
+        "Expected query error in %. Text renders the feedback in the prompt at the slow state; "
+        "Rule takes the candidate with the lowest support loss, the first of equals; with the same "
+        f"chance for equals its error is {even:.2f} %.",
+        ("Objective", *CELL_NAMES, "Text", "Rule"),
+        rows,
+    )
+
+
+def _secondary(results: EpisodicResults) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            arm.capitalize(),
+            name,
+            *(
+                100 * results.mean(measure[arm, cell])
+                for measure in (results.risk, results.greedy, results.solved)
+            ),
+        ]
+        for arm in results.arms
+        for cell, name in (("real_reset", "Reset"), ("real_keep", "Adapted state"))
+    ]
+    return Table(
+        "secondary",
+        "The most probable candidate: its error, and how often it passes every query, in %.",
+        ("Objective", "Read state", "Expected error", "Greedy error", "All queries correct"),
+        rows,
+    )
+
+
+def _support(results: EpisodicResults) -> Table:
+    rows: list[list[Cell]] = []
+    for arm in results.arms:
+        for feedback, name in (("real", "Real"), ("sham", "Sham")):
+            before = results.support[arm, f"{feedback}_reset"]
+            after = results.support[arm, f"{feedback}_keep"]
+            means = (100 * results.mean(before), 100 * results.mean(after))
+            raised = int((after > before + ROUNDING).sum())
+            rows.append([arm.capitalize(), name, after.size, *means, raised])
+    return Table(
+        "support",
+        "Expected error on the support itself, in %, before and after learning, and the episodes "
+        f"in which it rose by more than {ROUNDING:g}, which rounding can be. It is read again from "
+        "the saved probabilities. Under sham feedback what was learned is not what is true.",
+        ("Objective", "Feedback", "Episodes", "Before", "After", "Raised"),
+        rows,
+    )
+
+
+def figures(results: EpisodicResults) -> list[Figure]:
+    """Return the result in two panels, the training curves, and every group's adaptation."""
+    found = [
+        Figure(
+            "result",
+            "Errors are of queries after adaptation to real feedback; a line joins the arms of one "
+            "seed. Gains have their 99 % intervals over groups. G: reset minus kept; D: the gain "
+            "from real feedback minus the gain from sham.",
+            [_endpoint_chart(results), _contrast_chart(results)],
+        )
+    ]
+    if any(results.curves.values()):
+        found.append(
+            Figure(
+                "curves",
+                f"Slow training: the mean query loss of {WINDOW} updates, and faintly of each.",
+                [_curve_chart(results)],
+            )
+        )
+    caption = "What real feedback did to the error of each group, seeds averaged."
+    return [*found, Figure("groups", caption, _group_charts(results))]
+
+
+def _endpoint_chart(results: EpisodicResults) -> Lines:
+    arms = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
+    # Rows are seeds, columns arms.
+    kept = [weighted_mean(results.risk[arm, "real_keep"], results.weights) for arm in arms]
+    error = 100 * np.array(kept).T
+    places = list(range(len(arms)))
+    lines = [
+        Line("", places, own.tolist(), note=short_seed(seed))
+        for seed, own in zip(results.seeds, error, strict=True)
+    ]
+    if len(lines) > 1:
+        lines.append(Line("", places, error.mean(0).tolist(), note="mean", dashed=True))
+    return Lines(
+        "Error after adaptation, by seed",
+        "",
+        "Expected query error (%)",
+        lines,
+        digits=1,
+        names=[arm.capitalize() for arm in arms],
+        points=True,
+    )
+
+
+def _contrast_chart(results: EpisodicResults) -> Rows:
+    values = [
+        Value(
+            _capital(contrast.name),
+            contrast.mean,
+            contrast.lower,
+            contrast.upper,
+            series=contrast.name.rpartition(" ")[0].capitalize(),
+        )
+        for contrast in results.contrasts
+    ]
+    label = "Gain (percentage points), 99 % interval"
+    return Rows("Gains over groups", label, values, digits=1, reference=0.0, signed=True)
+
+
+def _curve_chart(results: EpisodicResults) -> Lines:
+    lines = []
+    for (arm, seed), curve in results.curves.items():
+        updates = list(range(1, len(curve) + 1))
+        name = arm.capitalize()
+        lines.append(Line(name, updates, list(curve), note=short_seed(seed), faint=True))
+        lines.append(Line(name, updates, smoothed(curve), note=short_seed(seed)))
+    return Lines("Training", "Slow update", "Query loss (expected error, 0–1)", lines)
+
+
+def smoothed(curve: Sequence[float]) -> list[float]:
+    """Return the mean of each value and up to ``WINDOW - 1`` before it.
+
+    Examples
+    --------
+    >>> smoothed([2.0, 4.0])
+    [2.0, 3.0]
+    """
+    parts = [curve[max(0, end - WINDOW) : end] for end in range(1, len(curve) + 1)]
+    return [float(np.mean(part)) for part in parts]
+
+
+def _group_charts(results: EpisodicResults) -> list[Rows]:
+    members: dict[str, dict[str, list[int]]] = {}
+    for task, (family, group) in enumerate(zip(results.families, results.groups, strict=True)):
+        members.setdefault(family, {}).setdefault(group, []).append(task)
+
+    def error(arm: str, cell: str, tasks: list[int]) -> float:
+        return 100 * float(results.risk[arm, cell][:, tasks].mean())
+
+    return [
+        Rows(
+            family.capitalize(),
+            "Expected query error (%): hollow reset, filled kept",
+            [
+                Value(
+                    group.removeprefix(f"{family}/"),
+                    error(arm, "real_keep", tasks),
+                    start=error(arm, "real_reset", tasks),
+                    series=arm.capitalize(),
+                )
+                for group, tasks in groups.items()
+                for arm in results.arms
+            ],
+            digits=1,
+        )
+        for family, groups in members.items()
+    ]
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def answer(results: EpisodicResults) -> str:
+    """Say in one sentence whether keeping what feedback taught helped."""
+    trained = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
+    best = min(trained, key=lambda arm: results.mean(results.risk[arm, "real_keep"]))
+    gain = next(c for c in results.contrasts if c.name == f"{best} G")
+    keep = 100 * results.mean(results.risk[best, "real_keep"])
+    reset = 100 * results.mean(results.risk[best, "real_reset"])
+    verdict = (
+        "helped" if gain.lower > 0 else "hurt" if gain.upper < 0 else "made no sure difference"
+    )
+    return (
+        f"Keeping what feedback taught {verdict}: with the {best} start, expected query error was "
+        f"{keep:.2f} % kept and {reset:.2f} % reset, a gain of {gain.mean:.2f} points "
+        f"(99 % interval {gain.lower:.2f} to {gain.upper:.2f})."
+    )

@@ -1,0 +1,53 @@
+"""What an episodic study decides, and what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from larc.errors import LarcError
+from larc.runs.settings import ModelSettings
+from larc.settings import setting
+from larc.tasks import Task
+
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True)
+class EpisodicSettings(ModelSettings):
+    """What decides the results of an episodic study."""
+
+    inner_steps: int = setting(2, "Updates an episode makes on its support.", least=0)
+    step_rate: float = setting(
+        0.0, "Learn SGD's step size with the adapted start, at this rate.", later=True
+    )
+    objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
+    untrained: bool = setting(True, "Whether the untrained start is a further arm.")
+    updates: int = setting(256, "Outer updates of each training.", least=0)
+    start: str = setting(
+        "",
+        "A finished run whose states training starts from; --updates 0 takes them as they are.",
+        later=True,
+    )
+    batch: int = setting(2, "Episodes in an outer update.", least=1)
+    resamples: int = setting(10_000, "Bootstrap resamples of groups.", least=1)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Every kind of slow state that is evaluated."""
+        return (*self.objectives, *((UNTRAINED,) if self.untrained else ()))
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """What a study is about: tasks to train on, closed tasks to predict, and how to open them."""
+
+    training: Sequence[Task]
+    development: Sequence[Task]
+    names: Sequence[str]
+    texts: Sequence[str] = ()
+    open_queries: Callable[[], Sequence[Sequence[float]]] = field(default=lambda: ())
+
+    def __post_init__(self) -> None:
+        if any(task.query is not None for task in self.development):
+            raise LarcError("a development task came with its query; predictions need it closed.")

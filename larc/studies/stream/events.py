@@ -1,0 +1,124 @@
+"""Reading anybody's own stream: questions with late labels, one JSON object per line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from larc.errors import LarcError
+from larc.io.jsonl import checked_text, is_unicode, read_objects
+from larc.settings import nearest
+from larc.stream.question import Question, Recorded
+
+FIELDS = ("name", "asked", "arrives", "prompt", "candidates", "label", "stream", "group")
+NEEDED = ("asked", "arrives", "prompt", "candidates", "label")
+ONE_STREAM = "stream"
+
+
+def read_events(path: str | Path) -> list[Recorded]:
+    """Read the questions of a JSONL file, plain or gzip, naming every line that is none.
+
+    A line gives when its question is ``asked`` and when its label ``arrives`` (``null`` for never),
+    its ``prompt``, its ``candidates``, and the ``label``: the index of the right candidate, or its
+    text. ``name`` is the line's number where it is not given, ``group`` the name, and ``stream``
+    one for all. Times are numbers throughout a file, or ISO 8601 texts with or without an offset.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "events.jsonl"
+    >>> _ = path.write_text('{"asked": 0, "arrives": 60, "prompt": "Tails? ", '
+    ...                     '"candidates": ["yes", "no"], "label": "no"}')
+    >>> read_events(path)
+    [Recorded(question=Question(name='1', candidates=('yes', 'no'), prompt='Tails? ', source=None),
+              asked=0.0, arrives=60.0, label=1, stream='stream', group='1')]
+    """
+    lines: dict[tuple[str, str], int] = {}
+    kinds: list[tuple[int, str]] = []  # the first line with times, and what they are
+
+    def parse(row: Mapping[str, Any], number: int) -> Recorded:
+        item, kind = _parsed(row, number)
+        kinds.append((number, kind))
+        if kind != kinds[0][1]:
+            raise LarcError(f"its times are {kind}, and line {kinds[0][0]} has {kinds[0][1]}.")
+        other = lines.setdefault((item.stream, item.name), number)
+        if other != number:
+            raise LarcError(f"line {other} is called {item.name!r} too.")
+        return item
+
+    items = read_objects(path, parse)
+    if not items:
+        raise LarcError(f"{path} holds no questions; give one JSON object per line.")
+    return items
+
+
+def _parsed(row: Mapping[str, Any], number: int) -> tuple[Recorded, str]:
+    """Return a line's question with its label, and what its times are."""
+    for field in row:
+        if field not in FIELDS:
+            raise LarcError(f"there is no field {field!r}; {nearest(field, FIELDS)}")
+    missing = [field for field in NEEDED if field not in row]
+    if missing:
+        raise LarcError(f"it has no {', '.join(missing)}.")
+    name = checked_text(row, "name", str(number))
+    kind, asked = _time(row["asked"], "asked")
+    arrives: float | None = None
+    if row["arrives"] is not None:
+        other, arrives = _time(row["arrives"], "arrives")
+        if other != kind:
+            raise LarcError(f"asked is one of {kind}, and arrives one of {other}.")
+        if arrives < asked:
+            raise LarcError("its label arrives before it is asked.")
+    candidates = _candidates(row["candidates"])
+    question = Question(name, candidates, checked_text(row, "prompt"))
+    item = Recorded(
+        question,
+        asked=asked,
+        arrives=arrives,
+        label=_label(row["label"], candidates),
+        stream=checked_text(row, "stream", ONE_STREAM),
+        group=checked_text(row, "group", name),
+    )
+    return item, kind
+
+
+def _candidates(texts: Any) -> tuple[str, ...]:
+    if not isinstance(texts, list) or len(texts) < 2:
+        raise LarcError("candidates is not a list of two texts or more.")
+    if not all(isinstance(text, str) and is_unicode(text) for text in texts):
+        raise LarcError("candidates is not a list of two texts or more.")
+    if len(set(texts)) < len(texts) or "" in texts:
+        raise LarcError("a candidate is empty or given twice.")
+    return tuple(texts)
+
+
+def _label(label: Any, candidates: tuple[str, ...]) -> int:
+    if isinstance(label, str) and label in candidates:
+        return candidates.index(label)
+    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(candidates):
+        return label
+    raise LarcError(f"label {label!r} is neither a candidate nor the index of one.")
+
+
+def _time(value: Any, field: str) -> tuple[str, float]:
+    """Return what a time is, and the time in seconds or in whatever the numbers count."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise LarcError(f"{field} {value!r} is not an ISO 8601 time.") from None
+        if moment.tzinfo is None:
+            return "times without an offset", moment.replace(tzinfo=UTC).timestamp()
+        return "times with an offset", moment.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LarcError(f"{field} is neither a number nor an ISO 8601 time.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise LarcError(f"{field} is not a finite number.")
+    return "numbers", number

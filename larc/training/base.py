@@ -1,0 +1,245 @@
+"""What every slow training has: an outer update after another, saved between any two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from larc.errors import LarcError
+from larc.io.states import load_state, save_state, whole
+from larc.residual import Factors
+from larc.scoring import Limits
+from larc.state import SlowState
+from larc.substrate.frozen import Substrate
+
+TRAINING_FILE = "larc slow training, version 1"
+STEP = "log_step"  # the logarithm of a step size that is learned, among what is trained
+_FARTHEST = 80.0  # of that logarithm: float32 holds no larger steps
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """The outer optimiser: AdamW without decay, the norm of the factors' gradient clipped first."""
+
+    learning_rate: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not all(
+            math.isfinite(v) and v > 0 for v in (self.learning_rate, self.clip, self.epsilon)
+        ):
+            raise LarcError(
+                "the learning rate, epsilon and clip of AdamW must be positive numbers."
+            )
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise LarcError("the betas of AdamW must lie from 0 to below 1.")
+
+    def over(self, trained: Mapping[str, Tensor], step_rate: float) -> torch.optim.AdamW:
+        """Return torch's optimiser over the factors and, at a rate of its own, the step size."""
+        groups: list[dict[str, Any]] = [{"params": [trained["A"], trained["B"]]}]
+        if STEP in trained:
+            groups.append({"params": [trained[STEP]], "lr": step_rate})
+        return torch.optim.AdamW(
+            groups,
+            lr=self.learning_rate,
+            betas=(self.beta1, self.beta2),
+            eps=self.epsilon,
+            weight_decay=0.0,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OuterGradient(Factors):
+    """A batch's gradient at the slow factors, and at the logarithm of the step size.
+
+    Attributes
+    ----------
+    log_step
+        The latter; what is made of the factors (``map``, ``copy``) is without it.
+    """
+
+    log_step: float = 0.0
+
+
+class SlowTrainer:
+    """Trains one slow state, an outer update at a time, and can be saved between any two.
+
+    A subclass says what a batch's loss and gradient are, and what its training depends on. If it
+    gives a first step size and a rate, its gradient is an `OuterGradient`, and the step size is
+    learned with the factors.
+    """
+
+    def __init__(
+        self,
+        substrate: Substrate,
+        slow: SlowState,
+        outer: AdamW,
+        limits: Limits | None,
+        first_step: float | None = None,
+        step_rate: float = 0.0,
+    ) -> None:
+        slow.check_fits(substrate)
+        self.substrate = substrate
+        self.slow = slow
+        self.outer = outer
+        self.limits = limits or Limits()
+        self.updates = 0
+        self._start = slow.digest
+        self._start_step, self._step_rate = slow.step_size, step_rate
+        # A state that has learned its step size goes on from there.
+        step = first_step and (slow.step_size or first_step)
+        self._trained = _leaves(slow.factors, step)
+        self._optimizer = outer.over(self._trained, step_rate)
+
+    def batch_gradient(self) -> tuple[float, Factors]:
+        """Return the next batch's loss and its gradient at the slow factors."""
+        raise TypeError(f"{type(self).__name__} does not say what it trains on")
+
+    def facts(self) -> dict[str, Any]:
+        """Return what this training depends on, as JSON values."""
+        return {
+            "outer": asdict(self.outer),
+            "limits": asdict(self.limits),
+            "substrate": self.slow.substrate,
+            "boundary": self.slow.boundary,
+            "rank": self.slow.factors.rank,
+            "start": self._start,
+        }
+
+    def advance(self) -> float:
+        """Make one outer update and return the mean loss it was made from."""
+        loss, gradient = self.batch_gradient()
+        norm = float(gradient.norm())
+        share = gradient.log_step if isinstance(gradient, OuterGradient) else 0.0
+        if not all(map(math.isfinite, (loss, norm, share))):
+            raise LarcError(
+                f"outer update {self.updates + 1} is not finite and was not made; lower the step "
+                "size or the learning rate."
+            )
+        scale = min(1.0, self.outer.clip / max(norm, 1e-12))
+        self._trained["A"].grad = gradient.A * scale
+        self._trained["B"].grad = gradient.B * scale
+        if STEP in self._trained:
+            self._trained[STEP].grad = torch.tensor(share, dtype=torch.float64)
+        self._optimizer.step()
+        self.updates += 1
+        self.slow = self.slow.advanced(
+            Factors(self._trained["A"], self._trained["B"]), step_size_of(self._trained)
+        )
+        return loss
+
+    def save(self, path: str | Path, notes: Any = None) -> None:
+        """Write everything the next update depends on to one file, with the caller's own notes."""
+        tensors = {
+            **self._trained,
+            "origin.A": self.slow.origin.A,
+            "origin.B": self.slow.origin.B,
+        }
+        for name, trained in self._trained.items():
+            for moment, value in self._optimizer.state[trained].items():
+                tensors[f"outer.{name}.{moment}"] = value
+        facts = {
+            **self.facts(),
+            "updates": self.updates,
+            "version": self.slow.version,
+            "notes": notes,
+        }
+        save_state(path, TRAINING_FILE, tensors, facts)
+
+    def restore(self, path: str | Path) -> Any:
+        """Carry on from a saved point of this same training; returns the notes saved with it."""
+        tensors, facts = load_state(path, TRAINING_FILE)
+        with whole(path, TRAINING_FILE):
+            return self._restore(path, tensors, facts)
+
+    def _restore(self, path: str | Path, tensors: Mapping[str, Tensor], facts: Any) -> Any:
+        for name, own in self.facts().items():
+            if facts.get(name) != own:
+                raise LarcError(
+                    f"{path} was saved by a training with other {name}; remove it to start anew, "
+                    "or give what it was started with."
+                )
+        device = self.substrate.device
+        factors = Factors(tensors["A"], tensors["B"]).to(device)
+        origin = Factors(tensors["origin.A"], tensors["origin.B"]).to(device)
+        for own in (factors, origin):
+            own.check_like(self.slow.factors)
+        # Everything is made before anything is changed.
+        trained, notes = _leaves(factors, step_size_of(self._trained)), facts["notes"]
+        if STEP in trained:
+            with torch.no_grad():
+                trained[STEP].copy_(tensors[STEP].reshape(()))
+        updates, version = int(facts["updates"]), int(facts["version"])
+        optimizer = self.outer.over(trained, self._step_rate)
+        for name, leaf in trained.items():
+            for moment in ("step", "exp_avg", "exp_avg_sq") if updates else ():
+                value = tensors[f"outer.{name}.{moment}"]
+                shape = () if moment == "step" else leaf.shape
+                value = value.to(leaf.dtype if moment != "step" else torch.float32).reshape(shape)
+                if moment != "step":  # which stays where it is
+                    value = value.to(leaf.device)
+                optimizer.state[leaf][moment] = value
+        self._trained, self._optimizer, self.updates = trained, optimizer, updates
+        self.slow = replace(
+            self.slow,
+            factors=factors.copy(),
+            version=version,
+            origin=origin,
+            step_size=step_size_of(trained) if updates else self._start_step,
+        )
+        return notes
+
+
+def _leaves(factors: Factors, step: float | None) -> dict[str, Tensor]:
+    """Return what is trained, by name, as tensors that take gradients."""
+    leaf = factors.leaf()
+    trained = {"A": leaf.A, "B": leaf.B}
+    if step is not None:
+        # Twice as precise as the factors, so that a size to start from is that very size.
+        trained[STEP] = torch.tensor(math.log(step), dtype=torch.float64, requires_grad=True)
+    return trained
+
+
+def step_size_of(trained: Mapping[str, Tensor]) -> float | None:
+    """Return the step size among what is trained, if it is there.
+
+    Examples
+    --------
+    >>> step_size_of({STEP: torch.zeros((), dtype=torch.float64)})
+    1.0
+    """
+    if STEP not in trained:
+        return None
+    logarithm = float(trained[STEP].detach())
+    if abs(logarithm) > _FARTHEST:
+        raise LarcError(f"a step size of e^{logarithm:.0f} was learned; lower the step rate.")
+    return math.exp(logarithm)
+
+
+def batch_indices(count: int, batch: int, updates: int, seed: int) -> list[int]:
+    """Return which of ``count`` things the next batch holds, after a number of updates.
+
+    Every epoch is a fresh order. It is a function of the seed and the count of updates alone, so
+    there is nothing else to save or restore.
+
+    Examples
+    --------
+    >>> sorted(batch_indices(4, batch=2, updates=0, seed=1) + batch_indices(4, 2, 1, 1))
+    [0, 1, 2, 3]
+    """
+    indices = []
+    for draw in range(updates * batch, (updates + 1) * batch):
+        epoch, place = divmod(draw, count)
+        order = np.random.default_rng([seed, epoch]).permutation(count)
+        indices.append(int(order[place]))
+    return indices

@@ -1,0 +1,97 @@
+"""The other sections, end to end on the tiny model."""
+
+import json
+
+import pytest
+
+from benchmarks.speed import boundary, delayed, growth, limit, memory, replay
+from benchmarks.speed.running import SECTIONS, measure
+from benchmarks.speed.table import Measured, Table
+from larc.domains.ci.synthetic import synthetic_jobs
+from larc.cli import main
+
+
+def test_sections_are_numbered_in_order_and_named_once():
+    titles = [section.title for section, _ in SECTIONS]
+    assert [title.split(".")[0] for title in titles] == [str(n + 1) for n in range(7)]
+    assert len({section.name for section, _ in SECTIONS}) == 7
+
+
+def test_the_machine_limit_counts_what_is_needed(setting):
+    work = limit.work_of(setting)
+    rows = [setting.ask(task).packed.rows[0] for task in setting.pair]
+    positions = sum(len(row.tokens) for row in rows)
+    setting.substrate.ledger.clear()
+    found = limit.rows(setting)
+    per_read = setting.substrate.ledger.total("head")
+    # tiny: width 32, 4 heads of 8, 2 key-value heads, 64 within the MLP, 4 layers, 258 tokens
+    per_position = 4 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64)
+    heads = per_read.effective // per_read.calls
+    assert work.multiplications == 2 * positions * per_position + 2 * heads * 32 * 258
+    seen = sum(int(row.visible.sum()) for row in rows)
+    assert work.total - work.multiplications == 4 * seen * 32 * 4
+    assert all(0 < row.ratio.value < 1 for row in found)
+
+
+def test_boundaries_and_memory_are_measured(setting):
+    above = [row.note for row in boundary.rows(setting)]
+    assert above == ["3 of 4 layers above", "2 of 4 layers above", "1 of 4 layers above"] * 2
+    less, _ = memory.rows(setting)
+    assert less.ratio.value < 0.9
+    assert setting.substrate.checkpointing is False
+
+
+def test_growth_in_memory_is_linear_where_it_should_be(setting):
+    found = {(row.case, row.of): row.ratio.value for row in growth.rows(setting)}
+    memory = {case: value for (case, of), value in found.items() if "memory" in of}
+    # A state is its own factors and nothing else.
+    assert memory["begin and hold private states"] == pytest.approx(1, abs=0.05)
+    assert memory["update, episodes in a batch"] == pytest.approx(1, abs=0.15)
+    assert len(found) == 10
+
+
+def test_learners_without_a_model_learn_something_from_the_same_rows():
+    jobs = synthetic_jobs(300, seed=1)
+    for losses in (delayed.hedge_losses, delayed.river_losses, delayed.wabbit_losses):
+        found = losses(jobs)
+        assert len(found) == len(jobs)
+        assert sum(found) / len(found) < 0.375  # what saying 1/4 each time would give
+
+
+def test_replay_compares_equal_answers(setting):
+    first, *others = replay.rows(setting)
+    assert first.note == "2 jobs, 7 paths"
+    assert all(isinstance(row, Measured) for row in others)
+
+
+def test_the_table_is_printed_and_saved(tmp_path, capsys):
+    out = tmp_path / "table.md"
+    arguments = ["bench", "--quick", "--substrate", "tiny", "--only", "boundary", "--out", str(out)]
+    assert main(arguments) == 0
+    assert "| read before layer 2 | **" in capsys.readouterr().out
+    assert "Measured on " in out.read_text()
+    saved = json.loads(out.with_suffix(".json").read_bytes())
+    assert [section["name"] for section in saved["sections"]] == ["boundary"]
+    assert len(saved["sections"][0]["rows"][0]["numbers"]["seconds"]) == 2
+    assert Table.read(out.with_suffix(".json")).to_markdown() == out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--only", "speed"], "there is no section 'speed'"),
+        (["--out", "table.txt"], "is no Markdown file"),
+        (["--repetitions", "0"], "measures nothing"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_first(arguments, says, capsys):
+    assert main(["bench", "--substrate", "tiny", *arguments]) == 1
+    assert says in capsys.readouterr().err
+
+
+def test_a_table_says_what_is_under_way_and_on_what_it_was_measured(setting):
+    said: list[str] = []
+    table = measure(setting, ["limit"], said.append)
+    assert said[0] == "5. The machine's limit …"
+    assert table.facts["substrate"] == "tiny"
+    assert table.facts["clock"] == "wall"

@@ -1,0 +1,56 @@
+import gzip
+
+import pytest
+
+from larc.domains.ci import lines
+from larc.io.lines import Damaged, TooLong, read_lines
+from larc.errors import LarcError
+
+TEXT = b"".join(b'{"number": %d}\n' % number for number in range(50_000))
+
+
+def test_plain_and_gzip_give_the_same_lines_whatever_the_name(tmp_path):
+    plain, packed = tmp_path / "a.gz", tmp_path / "b.jsonl"
+    plain.write_bytes(TEXT)
+    packed.write_bytes(gzip.compress(TEXT))
+    assert list(read_lines(plain)) == list(read_lines(packed)) == TEXT.splitlines()
+
+
+def test_gzip_members_and_padding_are_read_through(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"one\ntw") + gzip.compress(b"o\nthree") + b"\0" * 10)
+    assert list(read_lines(path)) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("cut", [5, 200, 20_000])
+def test_everything_before_the_damage_is_given_out(tmp_path, cut):
+    path = tmp_path / "a.gz"
+    packed = gzip.compress(TEXT)
+    path.write_bytes(packed[: len(packed) - cut])
+    found = []
+    with pytest.raises(Damaged):
+        found.extend(line for line in _collect(path, found))
+    assert found == TEXT.splitlines()[: len(found)]
+    # A cut in the trailer loses nothing; a longer one loses about its share.
+    assert len(found) >= len(TEXT.splitlines()) * (1 - 1.5 * cut / len(packed)) - 1000
+
+
+def _collect(path, found):
+    for line in read_lines(path):
+        found.append(line)
+    return []
+
+
+def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 100)
+    monkeypatch.setattr(lines, "_CHUNK", 64)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"one\n" + b"x" * 1000 + b"\nthree\n" + b"y" * 500)
+    found = list(read_lines(path))
+    assert [type(line) is TooLong for line in found] == [False, True, False, True]
+    assert found[2] == b"three"
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(LarcError, match="cannot be read: No such file"):
+        list(read_lines(tmp_path / "none"))

@@ -1,0 +1,43 @@
+import math
+
+import pytest
+import torch
+
+import larc
+from larc.training.base import STEP, AdamW, batch_indices, step_size_of
+from larc.training.tasks import Trainer, TrainingSettings
+from tests.questions import small_tasks, start
+
+
+def test_an_outer_update_is_clipped_adamw_on_the_mean_gradient(tiny):
+    tasks, slow = small_tasks(4), start(tiny)
+    outer = AdamW(learning_rate=0.01, clip=1e-3)
+    trainer = Trainer(tiny, slow, tasks, TrainingSettings("adapted", batch=2, seed=5, outer=outer))
+    batch = [tasks[index] for index in batch_indices(4, batch=2, updates=0, seed=5)]
+    _, gradient = trainer._outer_gradient(batch)
+    A, B = (torch.nn.Parameter(t.clone()) for t in (slow.factors.A, slow.factors.B))
+    A.grad, B.grad = gradient.A.clone(), gradient.B.clone()
+    torch.nn.utils.clip_grad_norm_([A, B], 1e-3)
+    torch.optim.AdamW([A, B], lr=0.01, weight_decay=0.0).step()
+    trainer.advance()
+    torch.testing.assert_close(trainer.slow.factors.A, A.detach(), atol=1e-7, rtol=1e-4)
+    torch.testing.assert_close(trainer.slow.factors.B, B.detach(), atol=1e-7, rtol=1e-4)
+    assert trainer.slow.version == slow.version + 1
+
+
+def test_everything_is_met_once_an_epoch():
+    met = [index for updates in range(3) for index in batch_indices(6, 4, updates, seed=1)]
+    assert sorted(met[:6]) == sorted(met[6:]) == list(range(6))
+    assert met[:6] != met[6:]
+
+
+def test_an_optimiser_that_could_not_step_is_refused():
+    with pytest.raises(larc.LarcError, match="positive"):
+        AdamW(clip=-1)
+
+
+def test_a_step_size_is_told_only_where_one_is_trained():
+    assert step_size_of({}) is None
+    assert step_size_of({STEP: torch.tensor(math.log(0.3), dtype=torch.float64)}) == pytest.approx(
+        0.3, rel=1e-15
+    )
