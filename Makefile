@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 # The constraints pin what the results were made with; torch is the CPU build there.
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help run test lint docs bench torture browser setup fetch clean
+# What `make quick` leaves to `make test`: whole studies, kills, peers, a browser, pages and results.
+SLOW := tests/studies tests/runs tests/benchmarks tests/reporting/test_html_browser.py \
+	tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
+
+.PHONY: help run test quick lint docs bench torture browser setup fetch clean
 
 help:
 	@awk -F': ' '/^## [a-z]+: /{sub("## ", "", $$1); printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -19,6 +23,11 @@ run: fetch
 test: fetch lint browser
 	@echo "== tests (tiny model, then SmolLM2)"
 	$(BIN)/python -m pytest
+
+## quick: lint, types, structure, unit tests and doctests on the tiny model, in minutes
+quick: lint
+	@echo "== unit tests and doctests (tiny model)"
+	$(BIN)/python -m pytest -m "not smollm2" $(SLOW:%=--ignore=%) tests larc
 
 ## lint: style, types and the one-way house
 lint: setup
@@ -36,12 +45,13 @@ docs: setup
 	@echo "the site is site/index.html"
 
 ## bench: one table of ratios, against other tools and against the machine
-bench: fetch
+bench: fetch $(VENV)/bench
 	$(BIN)/larc bench
 
+# Fewer of each: make torture TORTURE='--kills 10 --flips 500 --inputs 1000'.
 ## torture: kill, flip and feed damaged input until something breaks, and count
 torture: setup
-	$(BIN)/python -m benchmarks.torture
+	$(BIN)/python -m benchmarks.torture $(TORTURE)
 
 # Report pages are tried in a headless Chromium: one that is here, or else one that is brought.
 browser: setup
@@ -62,7 +72,13 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
-	# A peer of the benchmark that asks for an old transformers, and works with this one.
+	touch $@
+
+# What the benchmark compares with; nothing else needs it.
+$(VENV)/bench: $(VENV)/ready
+	@echo "== the benchmark's peers"
+	$(INSTALL) --editable '.[bench]'
+	# Peers that ask for an old transformers, and work with this one.
 	$(INSTALL) --no-deps pyreft pyvene
 	touch $@
 

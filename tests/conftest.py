@@ -35,3 +35,13 @@ def shared_data():
     if not place.is_dir():
         pytest.skip("needs the shared data sets")
     return place
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory):
+    """The smoke study, from command to report."""
+    from larc.cli import main
+
+    out = tmp_path_factory.mktemp("runs") / "smoke"
+    assert main(["study", "programs", "--preset", "smoke", "--out", str(out)]) == 0
+    return out

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from larc import cli
+from larc.cli import command_line
 from larc.settings import build
-from larc.studies.registry import STUDIES, parse_sweep
+from larc.studies.registry import STUDIES
+from larc.studies.sweep import parse_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -72,7 +74,7 @@ def _check_larc(arguments: list[str]) -> None:
         assert cli.main(arguments) == 0
         return
     try:
-        known = cli._parser().parse_args(arguments)
+        known = command_line._parser().parse_args(arguments)
     except SystemExit as refused:
         raise AssertionError(f"larc {shlex.join(arguments)} is refused") from refused
     study = STUDIES.get(getattr(known, "study", ""))

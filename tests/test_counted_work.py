@@ -10,7 +10,7 @@ import pytest
 
 import larc
 from larc.domains.programs import build_episodes, split_groups, to_task
-from larc.stream import Ask, Item, Strategy, PlainPrompter, order_events
+from larc.stream import Ask, Item, PlainPrompter, Strategy, order_events
 from larc.stream.session import Session
 
 KINDS = ("below", "mixer", "head", "backward")

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import larc
 from larc.cli import main
-from larc.exporting import export_state
 from larc.domains.programs import Group, policy_prompt
+from larc.exporting import export_state
 from larc.substrate.tiny import byte_tokenizer, random_llama
 from tests.questions import PROMPTS, learner_on, random_factors
 

@@ -14,13 +14,13 @@ import torch
 import larc
 from larc.domains.ci import read_jobs
 from larc.domains.ci.split import load_queue
-from larc.settings import read_yaml
-from larc.state import SlowState
-from larc.stream import Strategy, PlainPrompter
-from larc.stream.session import Session
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
-from larc.runs.verify import verify
+from larc.settings import read_yaml
+from larc.state import SlowState
+from larc.stream import PlainPrompter, Strategy
+from larc.stream.session import Session
+from larc.studies.running import verify_run as verify
 from larc.substrate import fetching
 from larc.training.tasks import Trainer, TrainingSettings
 from tests.substrate.test_sources import write_gguf

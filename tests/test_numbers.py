@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from larc.evaluation import bootstrap_intervals, group_means
-from larc.studies.episodic.results import BOOTSTRAP_SEED, load_results
 from larc.runs.run import Run
+from larc.studies.episodic.names import training_name
+from larc.studies.episodic.results import BOOTSTRAP_SEED, load_results
 from tests.pages import ROOT, named
 from website.paper import PAPER
 from website.picture import PICTURE, picture
-from website.published import FIGURES, RESULTS, beside, pages, renewed, rows
+from website.published import FIGURES, RESULTS, beside, figure, pages, published, renewed, rows
 
 
 @pytest.mark.parametrize("page", pages(), ids=named)
@@ -28,7 +29,7 @@ def test_the_picture_is_that_of_the_results():
 
 @pytest.mark.parametrize("shown", FIGURES, ids=named)
 def test_the_figures_on_pages_are_the_published_ones(shown):
-    assert shown.read_bytes() == FIGURES[shown].read_bytes(), "run `python -m website`"
+    assert shown.read_bytes() == figure(FIGURES[shown]), "run `python -m website`"
 
 
 def test_readme_shows_the_headline():
@@ -73,14 +74,14 @@ def test_the_papers_gains_are_those_it_states():
             assert own[name] == pytest.approx(gain, abs=1.5e-4)
 
 
-def published(table):
+def of_paper(table):
     """Rows of a table of the paper's, by their first cell."""
     names, *cells = PAPER[table]
     return {row[0]: dict(zip(names, row, strict=True)) for row in cells}
 
 
 def report_of(run):
-    return (RESULTS / run / "report.md").read_text(encoding="utf-8")
+    return published(run).documents()["report.md"].decode()
 
 
 def test_what_results_say_in_words_is_so():
@@ -113,7 +114,7 @@ def test_what_results_say_in_words_is_so():
     assert min(gains["History removed, original update"]) > 0
     hedged = {path: gains[f"{path} over HEDGE4"] for path in ("CARRY_TENTH", "LATEST_1", "RESET")}
     assert max(gains["CARRY_1 over HEDGE4"]) < 0 < min(map(min, hedged.values()))
-    theirs = published("prefix-effects")
+    theirs = of_paper("prefix-effects")
     assert theirs["Smaller carried update"]["Mean"] < 0
     removed = theirs["History removed, original update"]
     assert min(removed[seed] for seed in SEEDS) < 0 < max(removed[seed] for seed in SEEDS)
@@ -184,12 +185,12 @@ def test_what_programs_say_in_words_is_so():
     end = {row["Objective"]: row for row in rows("programs", "endpoint")}
     risk = {row["Objective"]: row for row in rows("programs", "controls")}
     gain = {row["Contrast"]: row for row in rows("programs", "contrasts")}
-    paper = published("endpoint")
+    paper = of_paper("endpoint")
     assert [round(end["Adapted"][name]) for name in ("Mean", *SEEDS)] == [24, 9, 34, 30]
     assert abs(end["Adapted"]["Mean"] - paper["Adapted"]["Mean"]) < 0.5
     assert abs(end["Adapted"]["Seed SD"] - paper["Adapted"]["Seed SD"]) < 3
     assert end["Static"]["Seed SD"] < paper["Static"]["Seed SD"] / 2
-    theirs = published("contrasts")
+    theirs = of_paper("contrasts")
     shown = ("Adapted G", "Static G", "Δobj")
     assert [round(theirs[name]["Mean"]) for name in shown] == [37, 25, 5]
     for objective, other in itertools.product(("Static", "Adapted"), ("G", "D")):
@@ -199,10 +200,10 @@ def test_what_programs_say_in_words_is_so():
         assert float(contrast["99 % interval"].strip("[").split(",")[0]) > 0
     worse = [
         x["Adapted"]["Real/reset"] - x["Static"]["Real/reset"]
-        for x in (risk, published("controls"))
+        for x in (risk, of_paper("controls"))
     ]
     assert [round(points) for points in worse] == [4, 7]
-    said = {name: row["Text"] - row["Real/reset"] for name, row in published("controls").items()}
+    said = {name: row["Text"] - row["Real/reset"] for name, row in of_paper("controls").items()}
     assert said["Static"] > 7
     assert abs(said["Adapted"]) < 0.3
     assert {row["Rule"] for row in risk.values()} == {0.0}
@@ -319,15 +320,15 @@ SHARED = [
 
 @pytest.mark.parametrize("runs", SHARED, ids=lambda runs: runs[0])
 def test_rows_that_are_one_training_are_one(runs):
-    file = "units/train-adapted-2026092811/slow.safetensors"
-    assert len({(RESULTS / run / file).read_bytes() for run in runs}) == 1
+    unit = training_name("adapted", 2026092811)
+    assert len({Run(RESULTS / run).unit_file(unit, "slow.safetensors") for run in runs}) == 1
 
 
 def test_shared_trainings_of_two_depths_are_one():
     for seed in Run(RESULTS / "programs").settings["seeds"]:
-        file = f"units/train-adapted-{seed}/slow.safetensors"
-        runs = ("programs", "programs-depth/boundary=0")
-        assert len({(RESULTS / run / file).read_bytes() for run in runs}) == 1
+        unit = training_name("adapted", seed)
+        runs = [Run(RESULTS / name) for name in ("programs", "programs-depth/boundary=0")]
+        assert len({run.unit_file(unit, "slow.safetensors") for run in runs}) == 1
 
 
 def kept(name):

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,96 +10,123 @@ import pytest
 
 import larc
 from larc.cli import main
-from larc.reporting.writing import documents, pictures
 from larc.runs.run import Run
+from larc.runs.store import archived_files
+from larc.runs.verify import verify
+from larc.studies.registry import plans
+from larc.studies.reports import reported
+from website.summaries import summaries
 
 ROOT = Path(__file__).parents[1]
-PLACE = ROOT / "results"
-# Also the runs of sweeps, and those that settings were chosen by.
-RESULTS = [Run(path.parent) for path in sorted(PLACE.rglob("config.json"))]
+RESULTS = ROOT / "results"
+ARCHIVES = sorted(RESULTS.rglob("*.larc"))
+# Every table that version 0.1 had published, as comma-separated values.
+TABLES = archived_files(Path(__file__).parent / "data" / "tables-0.1.larc")
 
 
-def named(run):
-    return str(run.path.relative_to(PLACE))
+def named(path):
+    return path.relative_to(RESULTS).with_suffix("").as_posix()
 
 
-@pytest.mark.parametrize("run", RESULTS, ids=named)
-def test_a_published_result_is_verified_and_its_documents_are_made_again(run):
-    assert main(["verify", str(run.path)]) == 0
-    made = documents(run)
-    tables = {f"tables/{path.name}" for path in (run.path / "tables").iterdir()}
-    assert set(made) == {"report.md", "report.html", *tables}
-    for name, content in made.items():
-        assert (run.path / name).read_bytes() == content, name
+def test_results_are_few_and_small():
+    files = [path for path in RESULTS.rglob("*") if path.is_file()]
+    assert len(files) <= 120
+    assert sum(path.stat().st_size for path in files) <= 12 * 10**6
 
 
-# Drawing takes longer than counting: the figures of the runs that pages speak of.
-@pytest.mark.parametrize("run", [run for run in RESULTS if run.path.parent == PLACE], ids=named)
-def test_the_figures_of_a_published_result_are_drawn_again(run):
-    made = pictures(run)
-    assert {f"figures/{path.name}" for path in (run.path / "figures").iterdir()} == set(made)
-    for name, content in made.items():
-        if name.endswith(".svg"):  # the packing of a PNG is the library's own
-            assert (run.path / name).read_bytes() == content, name
+def tables(run, name):
+    """Return the tables of a run, and of the runs of a sweep, by the names they have on disk."""
+    texts = {
+        f"{name}/{file}": content
+        for file, content in reported(run).documents().items()
+        if file.endswith(".csv")
+    }
+    for child in run.children():
+        texts |= tables(child, f"{name}/{child.path.name}")
+    return texts
 
 
-def has_the_documents_of(published, copy):
-    for path in (*(published / "tables").iterdir(), *published.glob("report.*")):
-        assert (copy / path.relative_to(published)).read_bytes() == path.read_bytes(), path.name
+@pytest.mark.parametrize("archive", ARCHIVES, ids=named)
+def test_a_published_result_is_verified_and_its_tables_are_what_they_were(archive):
+    run = Run(archive)
+    assert verify(run, plans())
+    now = tables(run, named(archive))
+    before = {name for name in TABLES if name.startswith(f"{named(archive)}/")}
+    assert before <= set(now)
+    for name in before:
+        assert now[name] == TABLES[name], name
+
+
+def test_every_table_of_before_is_compared():
+    assert len(TABLES) == 562
+    prefixes = tuple(f"{named(archive)}/" for archive in ARCHIVES)
+    assert all(name.startswith(prefixes) for name in TABLES)
+
+
+def test_reports_and_tables_beside_the_archives_are_made_again():
+    made_again = summaries()
+    beside = {
+        path
+        for path in RESULTS.rglob("*")
+        if path.is_file() and path.suffix in (".md", ".csv") and "adapter" not in path.parts
+    }
+    assert beside == set(made_again), "run `python -m website`"
+    for path, content in made_again.items():
+        assert path.read_bytes() == content, f"{path}: run `python -m website`"
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="OpenBLAS names its x86 kernels so")
 def test_another_processor_writes_the_same_bytes(tmp_path):
     # A figure of this run lies half-way between two roundings, where products of matrices differ.
-    published, copy = PLACE / "choice" / "sgd-0.1", tmp_path / "copy"
-    shutil.copytree(published, copy)
-    (copy / "report.md").unlink()
-    command = [sys.executable, "-m", "larc.cli", "report", str(copy)]
+    out, run = tmp_path / "report", RESULTS / "choice" / "sgd-0.1.larc"
+    command = [sys.executable, "-m", "larc.cli", "report", str(run), "--out", str(out)]
     # OpenBLAS multiplies as it would on a processor of twenty years ago.
-    subprocess.run(command, check=True, env={**os.environ, "OPENBLAS_CORETYPE": "Prescott"})
-    has_the_documents_of(published, copy)
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Prescott"}
+    subprocess.run(command, check=True, env=environment, timeout=300)
+    for name, content in reported(Run(run)).documents().items():
+        assert (out / name).read_bytes() == content, name
 
 
-PACKAGES = ("ci", "programs", "programs-best")
+STATES = ("ci", "programs", "programs-best")
 
 
 def test_every_published_package_is_checked():
-    assert {path.name for path in (ROOT / "packages").iterdir()} == set(PACKAGES)
+    assert {path.name for path in (ROOT / "states").iterdir()} == set(STATES)
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", STATES)
 def test_a_published_package_is_made_again_from_its_run(name, tmp_path):
-    published, made = ROOT / "packages" / name, tmp_path / "made"
-    assert main(["package", str(PLACE / name), "--out", str(made)]) == 0
-    files = {path.relative_to(made) for path in made.rglob("*") if path.is_file()}
+    published, again = ROOT / "states" / name, tmp_path / "again"
+    assert main(["package", str(RESULTS / f"{name}.larc"), "--out", str(again)]) == 0
+    files = {path.relative_to(again) for path in again.rglob("*") if path.is_file()}
     assert files == {path.relative_to(published) for path in published.rglob("*") if path.is_file()}
     for file in files:
-        assert (published / file).read_bytes() == (made / file).read_bytes(), file
+        assert (published / file).read_bytes() == (again / file).read_bytes(), file
 
 
 @pytest.mark.smollm2
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", STATES)
 def test_a_published_package_loads_on_its_model(name, smollm2):
-    place = ROOT / "packages" / name
-    for seed in Run(PLACE / name).settings["seeds"]:
-        slow = larc.SlowState.from_pretrained(place, seed=seed, substrate=smollm2)
+    for seed in Run(RESULTS / name).settings["seeds"]:
+        slow = larc.SlowState.from_pretrained(ROOT / "states" / name, seed=seed, substrate=smollm2)
         assert slow.factors.rank == 4
 
 
-def test_the_command_makes_a_published_report_again(tmp_path):
-    published, copy = PLACE / "programs-quick", tmp_path / "copy"
-    shutil.copytree(published, copy)
-    shutil.rmtree(copy / "tables")
-    (copy / "report.html").unlink()
-    assert main(["report", str(copy)]) == 0
-    has_the_documents_of(published, copy)
+def test_the_command_reports_on_an_archive_without_unpacking_it(tmp_path, capsys):
+    out = tmp_path / "report"
+    archive = RESULTS / "programs-steps.larc"
+    before = archive.read_bytes()
+    assert main(["report", str(archive), "--out", str(out), "--json"]) == 0
+    assert "lowest error after feedback" in capsys.readouterr().out
+    assert (out / "report.html").is_file()
+    assert (out / "inner_steps=8" / "tables" / "controls.csv").is_file()
+    assert archive.read_bytes() == before
 
 
 def test_the_quick_result_shows_what_feedback_is_worth():
-    published = PLACE / "programs-quick"
-    manifest = Run(published).manifest()
-    assert len(manifest["made_with"]) == 1
-    rows = (published / "tables" / "contrasts.csv").read_text().splitlines()
+    run = Run(RESULTS / "programs-quick")  # the suffix may be left out
+    assert len(run.manifest()["made_with"]) == 1
+    rows = TABLES["programs-quick/tables/contrasts.csv"].decode().splitlines()
     gains = {row.split(",")[0]: float(row.split(",")[1]) for row in rows[1:]}
     assert gains["Adapted G"] > 25
     assert gains["Adapted D"] > 25

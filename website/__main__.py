@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from website.picture import PICTURE, picture
-from website.published import FIGURES, ROOT, pages, renewed
+from website.published import FIGURES, ROOT, figure, pages, renewed
+from website.summaries import summaries
 
 
 def main() -> None:
     """Write what differs, and say what was written."""
     fresh = {page: renewed(page.read_text(encoding="utf-8")).encode() for page in pages()}
-    drawn = {shown: figure.read_bytes() for shown, figure in FIGURES.items()}
-    for page, content in {**fresh, PICTURE: picture().encode(), **drawn}.items():
+    drawn = {shown: figure(run) for shown, run in FIGURES.items()}
+    for page, content in {**fresh, PICTURE: picture().encode(), **drawn, **summaries()}.items():
         if not page.exists() or page.read_bytes() != content:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_bytes(content)

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from larc.studies.ci.results import contrasts
-from larc.studies.prefix.report import gains
 from larc.reporting.seeds import seed_row
 from larc.reporting.tables import Cell
+from larc.studies.ci.results import contrasts
+from larc.studies.prefix.report import gains
 
 #: By the name that our table of the same definition has: the columns, then the rows.
 PAPER: dict[str, tuple[tuple[Cell, ...], ...]] = {

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from larc.evaluation import group_means
-from larc.studies.episodic.results import EpisodicResults, load_results
 from larc.runs.run import Run
+from larc.studies.episodic.results import EpisodicResults, load_results
 from website.published import RESULTS, ROOT
 
 PICTURE = ROOT / "docs" / "images" / "larc.svg"

@@ -22,21 +22,24 @@ import numpy as np
 from benchmarks.speed.table import Table as Benchmark
 from benchmarks.speed.table import rows_markdown
 from larc.domains.ci import EXPERTS
-from larc.studies.episodic.results import load_results
 from larc.reporting.seeds import short_seed
-from larc.studies.episodic.sweep import variations
 from larc.reporting.tables import Cell, Table
-from larc.state import read_slow
-from larc.studies.registry import STUDIES, SWEEP, command_of, settings_of
-from larc.runs.run import Run, read_json
+from larc.reporting.writing import drawings
+from larc.runs.run import Run
+from larc.state import SlowState
+from larc.studies.episodic.names import prediction_name, training_name
+from larc.studies.episodic.results import load_results
+from larc.studies.registry import STUDIES, settings_of
+from larc.studies.reports import Reported, reported
+from larc.studies.running import command_of
+from larc.studies.sweep import SWEEP, variations
 from website.paper import DIGITS, PAPER, SPENT, WORK
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-#: Figures that pages show, and the published ones that they are.
+#: Figures that pages show, and the published sweeps whose figure of cost they are.
 FIGURES = {
-    ROOT / f"docs/images/cost-of-{what}.svg": RESULTS / f"programs-{what}/figures/cost.svg"
-    for what in ("depth", "steps")
+    ROOT / f"docs/images/cost-of-{what}.svg": f"programs-{what}" for what in ("depth", "steps")
 }
 _MODELS = {
     "smollm2-135m": "SmolLM2-135M-Instruct, width 576, 30 layers, weights of 4 bits (Q4_1)",
@@ -69,6 +72,23 @@ def renewed(page: str) -> str:
     return _BLOCK.sub(written, page)
 
 
+@cache
+def published(run: str) -> Reported:
+    """Return a published run, or one of a published sweep, with its report."""
+    return reported(Run(RESULTS / run))
+
+
+def figure(run: str) -> bytes:
+    """Return the figure of error against cost of a published sweep."""
+    return drawings(published(run).report)["figures/cost.svg"]
+
+
+@cache
+def table_text(run: str, table: str) -> str:
+    """Return a published table as comma-separated values."""
+    return published(run).documents()[f"tables/{table}.csv"].decode()
+
+
 def rows(run: str, table: str) -> list[Row]:
     """Return a published table's rows by column.
 
@@ -77,9 +97,8 @@ def rows(run: str, table: str) -> list[Row]:
     >>> [row["Objective"] for row in rows("programs-quick", "endpoint")]
     ['Static', 'Adapted', 'Untrained']
     """
-    text = (RESULTS / run / "tables" / f"{table}.csv").read_text(encoding="utf-8")
-    found = csv.DictReader(text.splitlines())
-    return [{name: _cell(value) for name, value in row.items()} for row in found]
+    lines = csv.DictReader(table_text(run, table).splitlines())
+    return [{name: _cell(value) for name, value in row.items()} for row in lines]
 
 
 def _cell(text: str) -> Cell:
@@ -175,7 +194,7 @@ def _contrary(run: str, controlled: str) -> str:
 
 def _table(run: str, table: str) -> str:
     """Return a table as it was published."""
-    return (RESULTS / run / "tables" / f"{table}.md").read_text(encoding="utf-8")
+    return published(run).documents()[f"tables/{table}.md"].decode()
 
 
 def beside(paper: Sequence[Sequence[Cell]], ours: Sequence[Row], digits: int = 2) -> Table:
@@ -221,8 +240,9 @@ def _spent(*runs: str) -> str:
     """Return what studies took beside what the paper's took: slow updates and seconds."""
     lines: list[list[Cell]] = []
     for run in runs:
-        curves = (RESULTS / run).glob("units/*/curve.json")
-        updates = sum(len(read_json(path)) for path in curves)
+        own = Run(RESULTS / run)
+        trained = [unit for unit in own.units() if own.unit_has(unit, "curve.json")]
+        updates = sum(len(own.unit_json(unit, "curve.json")) for unit in trained)
         seconds = int(_one(run, "cost", "total")["Sum"]) / 1000
         lines += [[run, "paper", SPENT[run][0], round(SPENT[run][1])]]
         lines += [[run, "here", updates, round(seconds)]]
@@ -231,7 +251,7 @@ def _spent(*runs: str) -> str:
 
 def _answer(run: str) -> str:
     """Return the sentence that a run's report begins with."""
-    return (RESULTS / run / "report.md").read_text(encoding="utf-8").split("\n\n")[1]
+    return published(run).report.answer
 
 
 def _command(run: str) -> str:
@@ -243,7 +263,8 @@ def _differs(run: str) -> str:
     own = Run(RESULTS / run)
     settings = settings_of(own)
     paper = STUDIES[own.kind].presets["paper"]
-    slow = read_slow(next(iter(sorted(RESULTS.glob(f"{run}/units/*/slow.safetensors")))))
+    unit = next(unit for unit in own.units() if own.unit_has(unit, "slow.safetensors"))
+    slow = SlowState.from_bytes(own.unit_file(unit, "slow.safetensors"), unit)
     told = [
         ("Frozen model", "MiniCPM5-1B-SFT, width 1536, 24 layers", _MODELS[settings.substrate]),
         ("Semantic adapter", "rank 16, trained before", settings.adapter or "none"),
@@ -329,7 +350,7 @@ def _seeds(run: str, arm: str) -> str:
     sweep = Run(RESULTS / run)
     (name,) = sweep.settings["varied"]
     found = [
-        (value, _one(str(child.path.relative_to(RESULTS)), "endpoint", arm.capitalize()))
+        (value, _one(f"{run}/{child.path.name}", "endpoint", arm.capitalize()))
         for (value,), child in variations(sweep)
     ]
     columns = (name.replace("_", " ").capitalize(), *list(found[0][1])[1:])
@@ -339,8 +360,9 @@ def _seeds(run: str, arm: str) -> str:
 
 def _choice(place: str) -> str:
     """Return every candidate that settings were chosen from, the best last, with its error."""
-    runs = [Run(path.parent) for path in sorted(RESULTS.glob(f"{place}/**/config.json"))]
-    lines = {_candidate(run) for run in runs if run.kind != SWEEP}  # a sweep's runs lie below it
+    archives = [Run(path) for path in sorted((RESULTS / place).glob("*.larc"))]
+    runs = [run for one in archives for run in (one.children() if one.kind == SWEEP else [one])]
+    lines = {_candidate(run) for run in runs}
     columns = ("Where", "Rank", "Trained with", "Updates", "Used with", "Error", "Evaluations")
     ordered = sorted(lines, key=lambda line: (-line[-2], *map(str, line)))
     return Table("choice", "", columns, ordered).markdown()
@@ -362,14 +384,14 @@ def _candidate(run: Run) -> tuple[Any, ...]:
         how += ", exact gradient"
     if used["adapter"]:
         how += ", semantic adapter"
-    learned = sorted(run.path.glob("units/train-*/step.json"))  # only where it was used
-    if learned:
-        how += f", step size learned: {read_json(learned[0])['step_size']:.2f}"
+    (seed,) = used["seeds"]
+    unit = training_name(objective, seed)
+    if run.unit_has(unit, "step.json"):  # only where it was used
+        how += f", step size learned: {run.unit_json(unit, 'step.json')['step_size']:.2f}"
         use = f"{used['inner_steps']} × that"
-    place = str(run.path.relative_to(RESULTS))
-    error = _one(place, "controls", objective.capitalize())["Real/keep"]
-    (unit,) = run.path.glob(f"units/predict-{objective}-*/feedback.json")
-    spent = read_json(unit)["evaluations"]
+    name = run.path.relative_to(RESULTS).as_posix().replace(".larc", "")
+    error = _one(name, "controls", objective.capitalize())["Real/keep"]
+    spent = run.unit_json(prediction_name(objective, seed), "feedback.json")["evaluations"]
     return where, str(used["rank"]), how, str(updates), use, error, sum(spent) / len(spent)
 
 

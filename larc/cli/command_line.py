@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 
 from larc.cli import (
     adapter,
@@ -24,6 +25,8 @@ from larc.cli import (
 from larc.cli.parsing import Parser
 from larc.errors import LarcError
 
+#: Part of what this project's own metadata say, under either name.
+_OWN = "frozen language model"
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 # Read by OpenMP when torch is first loaded, which is after this. By default its threads spin while
@@ -43,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return USAGE
     try:
+        check_distribution()
         known.perform(known)
         sys.stdout.flush()
     except LarcError as error:
@@ -57,6 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return OK
 
 
+def check_distribution() -> None:
+    """Refuse to work beside the registry's package ``larc``: its files have the names of ours."""
+    try:
+        found = distribution("larc").metadata
+    except PackageNotFoundError:
+        return
+    # Version 0.1 of this project had that name too, and may be left from an earlier checkout.
+    if found["Name"] == "larc" and _OWN not in (found["Summary"] or ""):
+        raise LarcError(
+            "the package `larc` of the registry is another project and is installed too; run "
+            "`pip uninstall larc` and `pip install --force-reinstall larc-lm`."
+        )
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog="larc",
@@ -67,9 +85,7 @@ def _parser() -> Parser:
     )
     parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="larc")
-    known = (fetch, demo, study, ci, report, verify, pack)
-    known += (export, package, adapter, bench, completion)
-    for one in known:
+    first = (fetch, demo, study, ci, report, verify, pack)
+    for one in (*first, export, package, adapter, bench, completion):
         one.add(commands)
     return parser
-

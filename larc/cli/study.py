@@ -61,11 +61,15 @@ def _study(arguments: argparse.Namespace) -> None:
     execution = build(Execution, given(arguments, Execution))
     name = arguments.preset if study.presets else Path(settings.run).name.removesuffix(".larc")
     out = Path(arguments.out or f"runs/{study.kind}-{name}")
+    finished = (out / "manifest.json").exists() and (out / "report.html").exists()
     if arguments.sweep:
         run = run_sweep(study, settings, parse_sweep(study, arguments.sweep), out, execution)
     else:
         run = run_study(study, settings, out, execution)
-    say_report(run, as_json=arguments.json)
+    if finished and not arguments.json:
+        print(f"{out} is finished already; its report is {out / 'report.html'}")
+    else:
+        say_report(run, as_json=arguments.json)
 
 
 def _final(arguments: argparse.Namespace) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from larc.errors import LarcError
@@ -112,7 +114,12 @@ def labels_of(items: Sequence[Recorded]) -> dict[str, int]:
     >>> labels_of([Recorded(Question("a", ("up", "down")), asked=0, arrives=5, label=1)])
     {'a': 1}
     """
-    return {item.name: item.label for item in items}
+    labels = {item.name: item.label for item in items}
+    if len(labels) < len(items):
+        names = [item.name for item in items]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise LarcError(f"the label of {twice!r} arrives twice in one batch.")
+    return labels
 
 
 def resolved(question: Question, label: LabelValue) -> int | tuple[float, ...]:
@@ -128,14 +135,14 @@ def resolved(question: Question, label: LabelValue) -> int | tuple[float, ...]:
     if isinstance(label, str):
         if label in candidates:
             return candidates.index(label)
-    elif isinstance(label, int) and not isinstance(label, bool):
+    elif isinstance(label, Integral) and not isinstance(label, bool):  # of numpy, too
         if 0 <= label < len(candidates):
-            return label
-    elif isinstance(label, Sequence) and len(label) == len(candidates):
-        try:
-            return tuple(float(loss) for loss in label)
-        except (TypeError, ValueError):
-            pass
+            return int(label)
+    elif isinstance(label, Iterable):
+        with suppress(TypeError, ValueError):
+            losses = tuple(float(loss) for loss in label)
+            if len(losses) == len(candidates):
+                return losses
     raise LarcError(
         f"the label {label!r} of {question.name!r} is none of its candidates; give the index of "
         f"one of {list(candidates)}, its text, or a loss for each."

@@ -403,6 +403,8 @@ class Session:
 
     def _packed(self, pending: Pending) -> dict[str, Any]:
         question = pending.question
+        if not question.candidates:  # of a file of before version 3: still unknown
+            return {"candidates": None, "prompt": "", "source": None, "prompts": pending.prompts}
         return {
             "candidates": list(question.candidates),
             "prompt": question.prompt,

@@ -3,8 +3,8 @@
 import json
 from datetime import UTC, datetime
 
-from larc.github.payloads import flat_row
 from larc.github.fetching import fetch_jobs
+from larc.github.payloads import flat_row
 from tests.github.github_server import make_jobs, make_run
 
 TOKEN = "ghp_neverToBeSeenAnywhere0123456789"

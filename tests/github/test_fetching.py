@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from larc.domains.ci import read_jobs
-from larc.github.fetching import fetch_jobs
-from larc.github.client import ATTEMPTS, LIMIT_WAITS
 from larc.errors import LarcError
+from larc.github.client import ATTEMPTS, LIMIT_WAITS
+from larc.github.fetching import fetch_jobs
 from tests.github.fetches import LATER, TOKEN, WINDOW, Clock, expected, fetch, fill, names, rows
 from tests.github.github_server import (
     GitHubServer,

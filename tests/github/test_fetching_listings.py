@@ -5,13 +5,21 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from larc.github.fetching import fetch_jobs
+from larc.errors import LarcError
 from larc.github.client import GitHub
+from larc.github.fetching import fetch_jobs
 from larc.github.history import History
 from larc.github.partial import Partial
-from larc.errors import LarcError
 from tests.github.fetches import TOKEN, Clock, expected, fetch, fill, rows
-from tests.github.github_server import START, GitHubServer, first, make_jobs, make_run, refuse, stamp
+from tests.github.github_server import (
+    START,
+    GitHubServer,
+    first,
+    make_jobs,
+    make_run,
+    refuse,
+    stamp,
+)
 
 # Listings that move -------------------------------------------------------------------------------
 

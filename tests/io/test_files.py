@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from larc import LarcError
-from larc.io.files import is_aside, make_directory, atomic_directory, atomic_write
+from larc.io.files import atomic_directory, atomic_write, is_aside, make_directory
 
 
 def run_python(script, *arguments, **options):
@@ -138,7 +138,7 @@ def test_a_killed_write_leaves_the_old_content_and_a_file_that_is_known_by_its_n
     # Waits for ever in the middle of a write: it is stopped between writing and naming.
     script = """
         import os, sys
-        from larc import files
+        from larc.io import files
         def stuck(handle):
             print("writing", flush=True)
             sys.stdin.read()

@@ -2,9 +2,9 @@ import gzip
 
 import pytest
 
-from larc.domains.ci import lines
-from larc.io.lines import Damaged, TooLong, read_lines
 from larc.errors import LarcError
+from larc.io import lines
+from larc.io.lines import Damaged, TooLong, read_lines
 
 TEXT = b"".join(b'{"number": %d}\n' % number for number in range(50_000))
 

@@ -9,8 +9,8 @@ from larc.errors import LarcError
 from larc.reporting import svg
 from larc.reporting.charts import Figure, Line, Lines, Rows, Value, reliability_chart, spread
 from larc.reporting.figures import COLORS, draw, render
-from larc.reporting.svg_parts import WIDTH, text_width
 from larc.reporting.page import values_table
+from larc.reporting.svg_parts import WIDTH, text_width
 
 SLOPES = Lines(
     "Error",
@@ -210,5 +210,5 @@ def test_refusals_say_what_to_do(monkeypatch):
         render(drawn, "gif")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.style")
-    with pytest.raises(LarcError, match=r"pip install larc\[studies\]"):
+    with pytest.raises(LarcError, match=r"pip install 'larc-lm\[figures\]'"):
         draw(Figure("a", "", [GAINS]))

@@ -5,15 +5,16 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
 from larc.cli import main
-from larc.studies.registry import STUDIES, run_study, settings_of
-from larc.studies.settings import Execution
 from larc.runs.run import Run
+from larc.runs.settings import Execution
+from larc.studies.programs import adapter
+from larc.studies.registry import STUDIES, settings_of
+from larc.studies.running import run_study
 
 LARC = [sys.executable, "-m", "larc.cli"]
 STUDY = [
@@ -24,9 +25,24 @@ STUDY = [
 SLOW = "units/train-adapted-7/slow.safetensors"
 
 
-def wait_for(condition, process):
+def hears_ctrl_c():
+    """Undo in a child that a background job of a shell ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def ctrl_c():
+    """Let this process hear Ctrl-C, whatever it was started by."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def wait_for(condition, process, seconds=300):
+    end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "it never came"
         time.sleep(0.005)
 
 
@@ -39,6 +55,7 @@ def test_a_study_saves_where_it_is_says_how_to_go_on_and_ends_as_if_never_stoppe
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=hears_ctrl_c,
     )
     wait_for(checkpoint.exists, process)
     at = time.time_ns()
@@ -83,6 +100,7 @@ def test_workers_are_stopped_with_their_parent_and_say_nothing(to_all, tmp_path)
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=hears_ctrl_c,
     )
     workers = [int(process.stdout.readline()) for _ in range(2)]
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
@@ -93,22 +111,24 @@ def test_workers_are_stopped_with_their_parent_and_say_nothing(to_all, tmp_path)
             os.kill(worker, 0)
 
 
-def test_an_adapter_says_that_it_starts_anew_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+def test_an_adapter_says_that_it_starts_anew_and_leaves_nothing(
+    tmp_path, capsys, monkeypatch, ctrl_c
+):
     pytest.importorskip("peft")
     out = tmp_path / "adapter"
 
-    def stop():
-        while "larc.studies.programs.adapter" not in sys.modules:  # which the command loads to begin
-            time.sleep(0.005)
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGINT)
+    loss, calls = adapter._batch_loss, []
 
-    monkeypatch.delitem(sys.modules, "larc.studies.programs.adapter", raising=False)
-    stopper = threading.Thread(target=stop)
-    stopper.start()
+    def pressed(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return loss(*arguments)
+
+    monkeypatch.setattr(adapter, "_batch_loss", pressed)
     line = ["adapter", "--substrate", "tiny", "--out", str(out), "--updates", "1000000"]
     assert main(line) == 130
-    stopper.join()
+    assert len(calls) == 2  # the update that was being made is the last
     told = capsys.readouterr().err
     assert told.endswith(
         f"larc: interrupted; nothing was kept; the same command starts anew: "

@@ -87,7 +87,8 @@ def test_what_a_killed_process_left_is_tidied_and_nothing_else(run):
         *(run.path / ".evidence.jsonl.123.part", run.path / "tables" / ".a.csv.123.part"),
         *(run.path / "units" / "a" / name for name in (".x.123.part", "checkpoint.safetensors")),
     ]
-    run.write_file("tables/a.csv", b"")
+    (run.path / "tables").mkdir()
+    (run.path / "tables" / "a.csv").write_bytes(b"")
     run.finish_unit("a", {"x": b"1"})
     kept = [run.scratch("b") / "session.safetensors", run.path / ".mine.part"]
     for path in (*left, *kept):

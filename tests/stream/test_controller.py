@@ -3,38 +3,37 @@ import pytest
 import torch
 
 import larc
-from larc.stream import Item, Strategy, PlainPrompter
+from larc.stream import PlainPrompter, Question, Strategy
 from larc.stream.mixing.forecaster import ForecasterSettings
 from larc.stream.mixing.sleep import SleepSettings
 from larc.stream.session import Session
 
 ANSWERS = ("up", "down", "flat")
-PATHS = (
+STRATEGIES = (
     Strategy("reset", retention="reset"),
     Strategy("carry"),
-    Strategy("sham", permuted=True),
+    Strategy("sham", sham=True),
 )
-SLEEPY = ForecasterSettings(naps=SleepSettings(floor=0.2, term=4, first=4, longest=8))
+SLEEPY = ForecasterSettings(sleep=SleepSettings(floor=0.2, term=4, first=4, longest=8))
 
 
 def controller_on(substrate, *, experts=(), settings=None):
     slow = larc.SlowState.initial(substrate, rank=4, seed=3)
     learner = larc.Learner(substrate, slow, larc.SGD(2.0))
-    session = Session(learner, PATHS, PlainPrompter(), seed=5)
+    session = Session(learner, STRATEGIES, PlainPrompter(), seed=5)
     return larc.Controller(session, experts, settings)
 
 
-def item(number, label=1):
-    return Item(f"{number:03d}", number, number + 0.5, ANSWERS, label, prompt="Next: ")
+def question(number):
+    return Question(f"{number:03d}", ANSWERS, prompt="Next: ")
 
 
-def run(controller, numbers, said=None):
+def run(controller, numbers, given=None):
     answers = []
     for number in numbers:
-        one = item(number)
-        experts = {name: [np.array(p)] for name, p in (said or {}).items()}
-        answers += controller.ask([one], experts)
-        controller.arrive([one])
+        experts = {name: [np.array(p)] for name, p in (given or {}).items()}
+        answers += controller.ask([question(number)], experts)
+        controller.learn({f"{number:03d}": 1})
     return answers
 
 
@@ -52,30 +51,30 @@ def test_trust_goes_to_the_state_that_learns_where_learning_helps(tiny):
 
 
 def test_its_loss_stays_within_the_bound_of_every_predictor(tiny):
-    said = {"oracle": [0.01, 0.98, 0.01], "fool": [0.9, 0.05, 0.05]}
-    controller = controller_on(tiny, experts=tuple(said))
-    answers = run(controller, range(10), said)
+    given = {"oracle": [0.01, 0.98, 0.01], "fool": [0.9, 0.05, 0.05]}
+    controller = controller_on(tiny, experts=tuple(given))
+    answers = run(controller, range(10), given)
     mine = sum(loss(answer.forecast.probabilities) for answer in answers)
-    for name in (*said, "reset", "carry", "sham"):
+    for name in (*given, "reset", "carry", "sham"):
         theirs = sum(loss(answer.said[name]) for answer in answers)
         assert mine - theirs <= controller.bound().total
         assert controller.forecaster.regrets()[name] == pytest.approx(mine - theirs)
 
 
 def test_a_state_that_was_ruled_out_is_not_computed_and_can_come_back(tiny):
-    said = {"oracle": [0.0, 1.0, 0.0]}
+    given = {"oracle": [0.0, 1.0, 0.0]}
     substrate = larc.load_substrate("tiny")
     controller = controller_on(substrate, experts=("oracle",), settings=SLEEPY)
     states = controller.session.episodes
     most, slept, woken, before = 0, 0, False, set()
     for number in range(60):
-        asleep = {path.name for path in PATHS} - set(controller.awake)
+        asleep = {strategy.name for strategy in STRATEGIES} - set(controller.awake)
         substrate.ledger.clear()
         factors = {name: states[name].factors for name in asleep}
-        answer = run(controller, [number], said)[0]
+        answer = run(controller, [number], given)[0]
         work = sum(entry.physical for entry in substrate.ledger.entries.values())
-        assert answer.said.keys() == {path.name for path in PATHS} - asleep | {"oracle"}
-        assert all(states[name].factors is own for name, own in factors.items())
+        assert answer.said.keys() == {strategy.name for strategy in STRATEGIES} - asleep | {"oracle"}
+        assert all(states[name].factors is kept for name, kept in factors.items())
         if not asleep:
             most = max(most, work)
         elif asleep & {"carry", "sham"}:
@@ -88,22 +87,22 @@ def test_a_state_that_was_ruled_out_is_not_computed_and_can_come_back(tiny):
 
 
 def test_going_on_from_a_file_is_going_on(tiny, tmp_path):
-    said = {"oracle": [0.1, 0.8, 0.1]}
+    given = {"oracle": [0.1, 0.8, 0.1]}
     whole = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
-    expected = run(whole, range(14), said)
+    expected = run(whole, range(14), given)
     first = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
-    run(first, range(6), said)
-    first.ask([item(6)], {"oracle": [np.array(said["oracle"])]})  # its label is outstanding
+    run(first, range(6), given)
+    first.ask([question(6)], {"oracle": [np.array(given["oracle"])]})  # its label is outstanding
     first.save(tmp_path / "controller", {"note": 1})
     again = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
     assert again.restore(tmp_path / "controller") == {"note": 1}
-    again.arrive([item(6)])
-    rest = run(again, range(7, 14), said)
+    again.learn({"006": 1})
+    rest = run(again, range(7, 14), given)
     for mine, other in zip(rest, expected[7:], strict=True):
         assert mine.forecast == other.forecast
         assert mine.said.keys() == other.said.keys()
     cold = controller_on(tiny, experts=("oracle",), settings=SLEEPY)
-    assert run(cold, range(7, 14), said)[0].forecast != expected[7].forecast
+    assert run(cold, range(7, 14), given)[0].forecast != expected[7].forecast
 
 
 def test_what_cannot_be_restored_changes_nothing(tiny, tmp_path):
@@ -125,9 +124,9 @@ def test_what_cannot_be_restored_changes_nothing(tiny, tmp_path):
 def test_experts_answer_every_question(tiny):
     controller = controller_on(tiny, experts=("oracle",))
     with pytest.raises(larc.LarcError, match="each answer every question"):
-        controller.ask([item(0)])
+        controller.ask([question(0)])
     with pytest.raises(larc.LarcError, match="give one for each"):
-        controller.ask([item(0)], {"oracle": [np.ones(3) / 3]}, contexts=("a", "b"))
+        controller.ask([question(0)], {"oracle": [np.ones(3) / 3]}, contexts=("a", "b"))
     assert not controller.session.pending
 
 
@@ -139,16 +138,16 @@ def test_questions_without_labels_are_dropped_and_change_nothing(tiny):
     plain, dropping = controller_on(tiny), controller_on(tiny)
     run(plain, range(4))
     run(dropping, range(2))
-    dropping.ask([item(90), item(91)])
+    dropping.ask([question(90), question(91)])
     dropping.drop(["090", "091"])
     run(dropping, range(2, 4))
-    one, other = (controller.ask([item(50)])[0].forecast for controller in (plain, dropping))
+    one, other = (controller.ask([question(50)])[0].forecast for controller in (plain, dropping))
     assert one == other
     assert dropping.session.pending.keys() == {"050"}
     assert dropping.forecaster.pending == ("050",)
     with pytest.raises(larc.LarcError, match="nothing awaits it"):
         dropping.drop(["050", "090"])
-    dropping.session.hold([item(60)])  # history, which the forecaster never saw
+    dropping.session.hold([question(60)])  # history, which the forecaster never saw
     dropping.drop(["050", "060"])
     assert not dropping.session.pending
     assert not dropping.forecaster.pending
@@ -156,9 +155,9 @@ def test_questions_without_labels_are_dropped_and_change_nothing(tiny):
 
 def test_labels_of_held_history_teach_the_states_and_judge_nobody(tiny):
     controller = controller_on(tiny)
-    controller.session.hold([item(60)])
+    controller.session.hold([question(60)])
     before = controller.session.episodes["carry"].factors.B.clone()
-    updates = controller.arrive([item(60)])
+    updates = controller.learn({"060": 1})
     assert "carry" in updates
     assert not torch.equal(controller.session.episodes["carry"].factors.B, before)
     assert controller.forecaster.components.learned == 0
@@ -169,15 +168,15 @@ def test_labels_of_held_history_teach_the_states_and_judge_nobody(tiny):
 def test_an_expert_that_is_wrong_is_refused_before_anything_is_asked(tiny, wrong):
     controller = controller_on(tiny, experts=("one",))
     with pytest.raises(larc.LarcError, match=r"probabilities|sum"):
-        controller.ask([item(1), item(2)], {"one": [np.array([0.2, 0.3, 0.5]), np.array(wrong)]})
+        controller.ask([question(1), question(2)], {"one": [np.array([0.2, 0.3, 0.5]), np.array(wrong)]})
     assert not controller.session.pending
     assert not controller.forecaster.pending
 
 
 def test_a_question_is_awaited_once(tiny):
     controller = controller_on(tiny)
-    controller.ask([item(1)])
-    for again in ([item(1)], [item(2), item(2)]):
+    controller.ask([question(1)])
+    for again in ([question(1)], [question(2), question(2)]):
         with pytest.raises(larc.LarcError, match="asked already"):
             controller.ask(again)
     assert controller.session.pending.keys() == {"001"}

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from larc.domains.ci import Arrive, Ask, order_events, split_streams
 from larc.errors import LarcError
+from larc.stream import Arrive, Ask, order_events, split_streams
 
 times = st.integers(0, 12)
 streams = st.lists(st.tuples(times, times | st.none()), max_size=25).map(

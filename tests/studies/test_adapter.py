@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 import larc
 from larc.domains.programs import split_groups
 from larc.studies.programs.adapter import historical_examples, train_adapter
-from larc.studies.settings import AdapterSettings
+from larc.studies.programs.settings import AdapterSettings
 from larc.substrate.adapter import LINEAGE_FILE
 
 pytest.importorskip("peft")

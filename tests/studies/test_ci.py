@@ -6,12 +6,12 @@ import pytest
 
 from larc.cli import main
 from larc.evaluation import half_brier
-from larc.stream.session import Session
-from larc.studies import replaying
-from larc.studies.ci.queue import PRESETS, audit_queue
-from larc.studies.settings import CISettings
 from larc.io.parquet import from_parquet
+from larc.runs import units
 from larc.runs.run import Run
+from larc.stream.session import Session
+from larc.studies.ci.queue import audit_queue
+from larc.studies.ci.settings import PRESETS, CISettings
 
 SMALL = ["--seeds", "2026092811", "--train", "6", "--audit", "8"]
 
@@ -100,17 +100,17 @@ def test_training_and_audit_share_no_commit():
 
 @pytest.mark.parametrize("at", [2, 5])
 def test_a_stopped_replay_goes_on_to_the_same_predictions(run, tmp_path, monkeypatch, at):
-    monkeypatch.setattr(replaying, "CHECKPOINT_EVERY", 1)
-    arrive, calls = Session.arrive, []
+    monkeypatch.setattr(units, "CHECKPOINT_EVERY", 1)
+    arrive, calls = Session.learn, []
 
     def interrupted(session, items):
-        if len(session.paths) > 2:  # the audit, not the history
+        if len(session.strategies) > 2:  # the audit, not the history
             calls.append(1)
             if len(calls) == at:
                 raise KeyboardInterrupt
         return arrive(session, items)
 
-    monkeypatch.setattr(Session, "arrive", interrupted)
+    monkeypatch.setattr(Session, "learn", interrupted)
     out = tmp_path / "stopped"
     assert small(out) == 130
     assert small(out) == 0

@@ -5,12 +5,12 @@ import pytest
 
 from larc.domains.ci.experts import CHOICE, EXPERTS
 from larc.evaluation import brier_success, expected_calibration_error, half_brier, nested_weights
+from larc.io.parquet import to_parquet
 from larc.reporting import figures as drawing
-from larc.studies.ci.results import PATHS, CIResults, contrasts, path_bins
+from larc.runs.run import Run
 from larc.studies.ci.figures import POINTS, figures
 from larc.studies.ci.report import answer, notes, success, tables
-from larc.io.parquet import to_parquet
-from larc.runs.run import Run
+from larc.studies.ci.results import PATHS, CIResults, contrasts, path_bins
 
 
 def policy(right, labels):
@@ -55,6 +55,12 @@ def run(tmp_path):
     updates = [{"time": 1, "path": "P1M1", "loss": loss, "distance": 0.5} for loss in (1.0, 2.0)]
     run.finish_unit("audit-11-a_a", {"updates.parquet": to_parquet(updates)})
     return run
+
+
+@pytest.fixture(autouse=True)
+def written(run):
+    """What was predicted is on record; a test may record something before it."""
+    run.recorded_units = lambda event, field: ["audit-11-a_a"]
 
 
 def named(found):

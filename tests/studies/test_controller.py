@@ -7,11 +7,11 @@ import pytest
 
 from larc.cli import main
 from larc.evaluation import half_brier
-from larc.reporting import controller_report
-from larc.stream import controller as live
-from larc.studies.controller.units import CONTROLLER, LIVE, mix, variants
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
+from larc.stream import controller as live
+from larc.studies.controller import report as controller_report
+from larc.studies.controller.units import CONTROLLER, LIVE, mix, variants
 
 SEED = 2026092811
 SMALL = ["--preset", "smoke", "--seeds", str(SEED), "--train", "6", "--audit", "8"]
@@ -129,7 +129,7 @@ def test_stopping_anywhere_changes_nothing(source, run, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return ask(self, *args, **kwargs)
 
-    monkeypatch.setattr("larc.studies.replay.CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr("larc.runs.units.CHECKPOINT_EVERY", 4)
     monkeypatch.setattr(live.Controller, "ask", stopping)
     assert study(source, out) == 130
     monkeypatch.setattr(live.Controller, "ask", ask)
@@ -144,11 +144,11 @@ def test_a_mixture_never_knows_a_label_before_it_arrives(source):
     for row in rows(source, "audit-*"):
         if row["repository"] == min(r["repository"] for r in rows(source, "audit-*")):
             told.setdefault(row["name"], {})[row["path"]] = row["policy"]
-    from larc.domains.ci.prompter import job_item
+    from larc.domains.ci.prompter import recorded_job
     from larc.studies.audited_run import AboutRun, audited
 
     split = audited(AboutRun(run=str(source))).split
-    items = [job_item(job) for job in split.audit if job_item(job).name in told]
+    items = [recorded_job(job) for job in split.audit if recorded_job(job).name in told]
     items = sorted(items, key=lambda item: item.asked)
     variant = variants(list(told[items[0].name]))[0]
     before = {item.name: said for item, said in mix(items, told, variant)[0]}

@@ -12,7 +12,7 @@ import pytest
 
 from larc.cli import main
 from larc.runs.run import Run
-from larc.runs.verify import verify
+from larc.studies.running import verify_run as verify
 from tests.studies.test_programs import SMALL, predictions, small
 
 # Stopped after its training, by the code of commit 4526cff; its command is `small`.

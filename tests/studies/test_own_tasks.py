@@ -87,6 +87,6 @@ def test_both_splits_are_needed_and_a_file(tmp_path, capsys):
     assert run(write(tmp_path / "tasks.jsonl", [GOOD]), tmp_path / "run") == 1
     assert "1 training and 0 development" in capsys.readouterr().err
     assert run(tmp_path / "nothing.jsonl", tmp_path / "run") == 1
-    assert "could not be read" in capsys.readouterr().err
+    assert "cannot be read" in capsys.readouterr().err
     assert main(["study", "tasks", "--preset", "smoke"]) == 1
     assert "--tasks FILE.jsonl" in capsys.readouterr().err

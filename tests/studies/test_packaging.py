@@ -7,15 +7,17 @@ from huggingface_hub import ModelCard
 
 import larc
 from larc.cli import main
-from larc.studies.episodic.results import load_results
-from larc.settings import as_values
-from larc.studies.programs.adapter import train_adapter
-from larc.studies.ci.queue import PRESETS
+from larc.io.hashes import sha256
+from larc.io.json_files import as_json
 from larc.runs.identity import provenance
-from larc.studies.settings import AdapterSettings
-from larc.studies.packaging import Choice, write_package
-from larc.runs.run import Run, as_json, sha256
-from larc.runs.verify import verify
+from larc.runs.run import Run
+from larc.settings import as_values
+from larc.studies.ci.settings import PRESETS
+from larc.studies.episodic.results import load_results
+from larc.studies.packaging import Choice, chosen, selected_states, write_package
+from larc.studies.programs.adapter import train_adapter
+from larc.studies.programs.settings import AdapterSettings
+from larc.studies.running import verify_run as verify
 
 SEEDS = (2026092811, 2026092812)
 
@@ -67,13 +69,13 @@ def test_the_lineage_holds_every_identity(smoke, package):
 
 
 def test_the_objective_is_the_selected_one_unless_another_is_named(smoke, tmp_path, capsys):
-    chosen = load_results(Run(smoke)).selection.chosen
+    selected = load_results(Run(smoke)).selection.chosen
     arguments = ["package", str(smoke), "--out", str(tmp_path / "out")]
-    assert main(arguments) == (1 if chosen is None else 0)
-    if chosen is None:
+    assert main(arguments) == (1 if selected is None else 0)
+    if selected is None:
         assert "Name one with --objective" in capsys.readouterr().err
     else:
-        assert json.loads((tmp_path / "out/lineage.json").read_text())["objective"] == chosen
+        assert json.loads((tmp_path / "out/lineage.json").read_text())["objective"] == selected
     arguments = ["package", str(smoke), "--out", str(tmp_path / "b"), "--objective", "best"]
     assert main(arguments) == 1
     assert "it has static, adapted" in capsys.readouterr().err
@@ -88,14 +90,14 @@ def test_a_package_is_never_made_over_another_nor_from_a_changed_run(
     assert main([*arguments, str(package)]) == 1
     assert "exists already" in capsys.readouterr().err
     assert (package / "README.md").read_bytes() == before
-    table = smoke / "tables" / "contrasts.csv"
-    content = table.read_bytes()
-    table.write_bytes(content[:-1])
+    queries = smoke / "units" / "queries" / "queries.parquet"
+    content = queries.read_bytes()
+    queries.write_bytes(content[:-1])
     try:
         assert main([*arguments, str(tmp_path / "new")]) == 1
     finally:
-        table.write_bytes(content)
-    assert "contrasts.csv was changed" in capsys.readouterr().err
+        queries.write_bytes(content)
+    assert "queries.parquet was changed" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
 
 
@@ -109,15 +111,17 @@ def fitted_run(path, substrate, **settings):
     run.finish_unit("fit-7", files)
     run.record("training finished", {"slow": {"fit-7": sha256(files["slow.safetensors"])}})
     run.record("predictions written", {"predictions": {}})
-    run.write_manifest()
+    run.close()
     return run, slow
 
 
 def test_the_fitted_states_of_a_ci_run_are_packaged(tiny, tmp_path):
     run, slow = fitted_run(tmp_path / "run", tiny)
-    out = write_package(run, tmp_path / "out", Choice("", "", "It made no difference."))
-    assert larc.SlowState.from_pretrained(out, substrate=tiny).digest == slow.digest
-    assert "It made no difference." in (out / "README.md").read_text()
+    (state,) = selected_states(run, "")
+    assert state.digest == slow.digest
+    assert chosen(run, None) == Choice("", "")
+    with pytest.raises(larc.LarcError, match="has one objective"):
+        chosen(run, "static")
 
 
 def test_a_state_of_another_substrate_than_its_units_is_noticed(tiny, tmp_path):
@@ -130,23 +134,24 @@ def test_a_state_of_another_substrate_than_its_units_is_noticed(tiny, tmp_path):
     (run.path / "evidence.jsonl").unlink()
     run.record("training finished", {"slow": {"fit-7": sha256(foreign)}})
     run.record("predictions written", {"predictions": {}})
-    run.write_manifest()
+    run.close()
     with pytest.raises(larc.LarcError, match="does not belong to the substrate"):
         verify(run.path)
 
 
 def test_the_adapter_goes_with_the_states_if_it_is_the_one_they_were_trained_with(tmp_path):
     pytest.importorskip("peft")
-    adapter = tmp_path / "adapter"
+    adapter, run = tmp_path / "adapter", tmp_path / "run"
     train_adapter(AdapterSettings(substrate="tiny", out=str(adapter), updates=1, batch=2))
-    substrate = larc.load_substrate("tiny", adapter=adapter)
-    run, slow = fitted_run(tmp_path / "run", substrate, adapter=str(adapter))
-    choice = Choice("", "", "It made no difference.")
-    out = write_package(run, tmp_path / "out", choice)
+    study = ["study", "programs", "--preset", "smoke", "--adapter", str(adapter), "--seeds", "7"]
+    few = ["--updates", "1", "--training-groups", "1", "--development-groups", "1"]
+    few += ["--objectives", "static", "--resamples", "20"]
+    assert main([*study, *few, "--out", str(run)]) == 0
+    out = write_package(Run(run), tmp_path / "out", "static")
     again = larc.load_substrate("tiny", adapter=out / "adapter")
-    assert larc.SlowState.from_pretrained(out, substrate=again).digest == slow.digest
+    assert larc.SlowState.from_pretrained(out, substrate=again).seed == 7
     adapter.rename(tmp_path / "first")
     train_adapter(AdapterSettings(substrate="tiny", out=str(adapter), updates=1, batch=2, seed=1))
     with pytest.raises(larc.LarcError, match="not the adapter that"):
-        write_package(run, tmp_path / "other", choice)
+        write_package(Run(run), tmp_path / "other", "static")
     assert not (tmp_path / "other").exists()

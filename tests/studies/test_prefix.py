@@ -11,13 +11,15 @@ import pytest
 import larc
 from larc.cli import main
 from larc.evaluation import half_brier
-from larc.reporting import prefix as prefix_results
-from larc.stream import Item, Strategy, PlainPrompter
-from larc.stream.session import Session
-from larc.studies import replaying
+from larc.io.hashes import sha256
+from larc.io.json_files import as_json
 from larc.io.parquet import from_parquet, to_parquet
+from larc.runs import units
+from larc.runs.run import Run
+from larc.stream import Question, Recorded, Strategy
+from larc.stream.session import Session
+from larc.studies.prefix import results as prefix_results
 from larc.studies.prefix.units import measured
-from larc.runs.run import Run, as_json, sha256
 
 SEED = 2026092811
 # Repository, commit, seconds of start and completion, conclusion: two to train on, then the audit.
@@ -131,7 +133,7 @@ def test_the_report_is_whole_and_names_the_run_by_its_results(source, run):
     assert f"larc study prefix --prefix {PREFIX} --results {config['results']} --run" in report
     for name in ("prefix", "effects", "first", "updates", "crossings", "population", "cost"):
         assert (run / "tables" / f"{name}.csv").stat().st_size > 50
-    assert (run / "figures" / "online.svg").stat().st_size > 1000
+    assert 'id="figure-online"' in (run / "report.html").read_text()
     assert (run / "report.html").stat().st_size > 1000
     assert main(["verify", str(run)]) == 0
     recorded = json.loads((source / "manifest.json").read_text())["files"]
@@ -144,7 +146,7 @@ def test_a_report_of_the_run_that_is_written_again_leaves_its_results_what_they_
 ):
     copy = shutil.copytree(source, tmp_path / "ci")
     (copy / "report.md").write_text("another report")
-    Run(copy).write_manifest()
+    Run(copy).close()
     out = shutil.copytree(run, tmp_path / "prefix")
     results = Run(run).settings["results"]
     assert intervene(copy, out, "--results", results) == 1
@@ -186,10 +188,13 @@ def test_descending_updates_of_the_run_are_measured_and_none_raises_its_batch(tm
 def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
     learner = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=1), larc.SGD(0.5))
     paths = [Strategy("keep"), Strategy("last", retention="latest", scale=0.1), Strategy("other")]
-    session = Session(learner, paths, PlainPrompter(), seed=1)
-    items = [Item(n, 0, 1, ("up", "down"), k, prompt=f"Is it {n}? ") for k, n in enumerate("ab")]
+    session = Session(learner, paths, seed=1)
+    items = [
+        Recorded(Question(name, ("up", "down"), f"Is it {name}? "), asked=0, arrives=1, label=label)
+        for label, name in enumerate("ab")
+    ]
     for batch in (items[:1], items):
-        session.ask([item for item in items if item.name not in session.pending])
+        session.ask([item.question for item in items if item.name not in session.pending])
         start = {n: session.episodes[n].factors for n in ("keep", "last")}
         start["last"] = learner.slow.factors
         made = measured(session, batch, {"keep": "KEEP", "last": "LAST"})
@@ -201,7 +206,9 @@ def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
                 (session.episodes[name.lower()].factors, after),
             ):
                 episode.factors = factors
-                said = [episode.read(i.prompt, i.candidates)[i.label].item() for i in batch]
+                asked = [(i.question.prompt, i.question.candidates) for i in batch]
+                reads = [episode.read(*question) for question in asked]
+                said = [read[i.label].item() for read, i in zip(reads, batch, strict=True)]
                 # Two ways to one number: a float32 probability, and its logarithm directly.
                 assert loss == pytest.approx(-np.mean(np.log(said)), abs=1e-5)
             old, new = start[name.lower()], session.episodes[name.lower()].factors
@@ -210,8 +217,8 @@ def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
 
 
 def test_a_stopped_intervention_goes_on_to_the_same_bytes(source, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(replaying, "CHECKPOINT_EVERY", 1)
-    arrive, calls = Session.arrive, []
+    monkeypatch.setattr(units, "CHECKPOINT_EVERY", 1)
+    arrive, calls = Session.learn, []
 
     def interrupted(session, items):
         calls.append(1)
@@ -219,7 +226,7 @@ def test_a_stopped_intervention_goes_on_to_the_same_bytes(source, run, tmp_path,
             raise KeyboardInterrupt
         return arrive(session, items)
 
-    monkeypatch.setattr(Session, "arrive", interrupted)
+    monkeypatch.setattr(Session, "learn", interrupted)
     out = tmp_path / "stopped"
     assert [intervene(source, out) for _ in range(3)] == [130, 130, 0]
     assert len(calls) == 2 * BATCHES + 2  # nothing that was done is done again
@@ -241,7 +248,7 @@ def rewritten(source, place, change):
     entry["predictions"][unit.name] = sha256(changed)
     lines = [*before, json.dumps(entry, sort_keys=True).encode()]
     (run / "evidence.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    Run(run).write_manifest()
+    Run(run).close()
     return run
 
 

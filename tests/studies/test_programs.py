@@ -1,6 +1,7 @@
 """The program-selection study, run from its command on the tiny model."""
 
 import csv
+import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 import larc
 from larc.cli import main
 from larc.domains.programs import ProgramEpisode
-from larc.studies import episodic
 from larc.io.parquet import from_parquet
-from larc.studies.programs.tasks import PRESETS, program_tasks
 from larc.runs.run import Run
+from larc.studies.episodic import report
+from larc.studies.episodic import units as episodic
+from larc.studies.programs.settings import PRESETS
+from larc.studies.programs.tasks import program_tasks
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL = [
@@ -60,12 +63,9 @@ def test_a_run_explains_itself(smoke):
         "report.html",
         "report.md",
         "tables",
-        "figures",
         "units",
     }
-    for name in ("result", "curves", "groups"):
-        assert (smoke / "figures" / f"{name}.svg").read_text().startswith("<?xml")
-        assert (smoke / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert not (smoke / "figures").exists()
     for kind in ("md", "tex", "csv"):
         assert (smoke / "tables" / f"contrasts.{kind}").stat().st_size > 100
     report = (smoke / "report.md").read_text()
@@ -152,13 +152,53 @@ def test_a_run_with_other_settings_is_refused(smoke, capsys):
 def test_reports_are_made_again_from_what_was_saved_byte_for_byte(smoke, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(smoke, copy)
-    for place in ("tables", "figures"):
-        shutil.rmtree(copy / place)
+    shutil.rmtree(copy / "tables")
     assert main(["report", str(copy)]) == 0
     for path in sorted(smoke.rglob("*")):
         if path.is_file() and path.name not in ("lock",):
             assert (copy / path.relative_to(smoke)).read_bytes() == path.read_bytes(), path
     assert main(["verify", str(copy)]) == 0
+
+
+def test_figures_are_drawn_where_they_are_wanted(smoke, tmp_path):
+    out = tmp_path / "report"
+    assert main(["report", str(smoke), "--out", str(out), "--figures"]) == 0
+    for name in ("result", "curves", "groups"):
+        assert (out / "figures" / f"{name}.svg").read_text().startswith("<?xml")
+        assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"(figures/{name}.svg)" in (out / "report.md").read_text()
+    assert not (smoke / "figures").exists()
+
+
+def test_a_missing_package_is_told_before_any_work(tmp_path, capsys, monkeypatch, smoke):
+    find = importlib.util.find_spec
+    missing = ("pyarrow", "matplotlib")
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name in missing else find(name, *more),
+    )
+    out = tmp_path / "run"
+    assert main(["study", "programs", "--preset", "smoke", "--out", str(out)]) == 1
+    assert "needs pyarrow; run `pip install 'larc-lm[studies]'`" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["report", str(smoke), "--out", str(out), "--figures"]) == 1
+    assert "need matplotlib; run `pip install 'larc-lm[figures]'`" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_json_computes_a_report_once(smoke, monkeypatch, capsys):
+    calls = []
+    compute = report.load_results
+
+    def counted(run, **options):
+        calls.append(run.path)
+        return compute(run, **options)
+
+    monkeypatch.setattr(report, "load_results", counted)
+    assert main(["report", str(smoke), "--json"]) == 0
+    assert len(calls) == 1
+    assert json.loads(capsys.readouterr().out)["kind"] == "programs"
 
 
 def test_queries_are_opened_only_after_predictions_are_on_record(tmp_path, monkeypatch):

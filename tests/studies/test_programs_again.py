@@ -7,10 +7,10 @@ import pytest
 import larc
 from larc.cli import main
 from larc.domains.programs import split_groups
-from larc.rules import parse_rule
-from larc.state import read_slow
 from larc.io.parquet import from_parquet
-from larc.runs.run import Run, read_json
+from larc.rules import parse_rule
+from larc.runs.run import Run
+from larc.state import read_slow
 
 SMALL = ["--seeds", "2026092811", "--training-groups", "1", "--development-groups", "1"]
 
@@ -53,7 +53,7 @@ def test_states_are_used_as_they_are(trained, tmp_path):
     assert f"| total | checked | {4 * targets} |" in told
     assert "| total | raised | 0 |" in told
     evaluated = [
-        read_json(out / "units" / "predict-adapted-2026092811" / "feedback.json")["evaluations"]
+        Run(out).unit_json("predict-adapted-2026092811", "feedback.json")["evaluations"]
         for out in (trained, other)
     ]
     assert evaluated[0] == [2] * (episodes // 2)  # two steps of SGD, an evaluation each
@@ -151,7 +151,7 @@ def test_a_step_size_can_be_learned_with_the_adapted_start(trained, tmp_path, ca
     out = tmp_path / "learned"
     assert study(out, "--updates", 2, "--step-rate", 0.5) == 0
     unit = out / "units" / "train-adapted-2026092811"
-    size = read_json(unit / "step.json")["step_size"]
+    size = Run(out).unit_json(unit.name, "step.json")["step_size"]
     # Two updates of AdamW at this rate move the logarithm by no more than about its double.
     first = parse_rule(Run(out).settings["rule"]).step_size
     assert 1 / 2.8 < size / first < 2.8

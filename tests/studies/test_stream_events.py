@@ -9,7 +9,7 @@ import pytest
 
 from larc.cli import main
 from larc.errors import LarcError
-from larc.stream.question import Item
+from larc.stream.question import Question, Recorded
 from larc.studies.stream.events import read_events
 from larc.studies.stream.questions import divide, synthetic_stream
 
@@ -26,7 +26,8 @@ def without(field):
 
 
 def item(name, asked, arrives, group=None, stream="s"):
-    return Item(name, asked, arrives, ("yes", "no"), 0, "Up? ", stream, group or name)
+    question = Question(name, ("yes", "no"), "Up? ")
+    return Recorded(question, asked, arrives, 0, stream, group or name)
 
 
 def test_defaults_and_every_form_of_a_label(tmp_path):

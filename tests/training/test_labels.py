@@ -2,8 +2,8 @@ import pytest
 import torch
 
 import larc
-from larc.training.labels import LabelTrainer
 from larc.training.base import AdamW
+from larc.training.labels import LabelTrainer
 from tests.questions import CANDIDATES, start
 
 

@@ -110,7 +110,7 @@ def carry_out(
             for audit in audits
             for row in from_parquet(source.unit_file(audit.name, "predictions.parquet"), audit.name)
         ]
-        facts = {"settings": source.settings}
+        facts: dict[str, Any] = {"settings": source.settings}
         run.finish_unit(
             REPLAY, {"predictions.parquet": to_parquet(saved), "run.json": as_json(facts)}
         )

@@ -94,8 +94,7 @@ class Repeat(PrefixUnit):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Replay the run's own strategies, stopping at the first probability that differs."""
         expected = {
-            (row["path"], row["name"]): row["policy"]
-            for row in from_parquet(self.saved, self.name)
+            (row["path"], row["name"]): row["policy"] for row in from_parquet(self.saved, self.name)
         }
         session = self.audit.audit_session(substrate)
         player = PrefixPlayer(session, self.audit.seed, REPEATED, WATCHED, expected)
@@ -196,7 +195,7 @@ def carry_out(run: Run, prefix: Prefix, settings: PrefixSettings, execution: Exe
         run.finish_unit(REPLAY, files)
     kept = sha256(run.unit_file(REPLAY, "predictions.parquet"))
     run.record("replay read", {"results": settings.results, "predictions": {REPLAY: kept}})
-    about = [
+    about: list[dict[str, Any]] = [
         {
             "settings": audit.settings,
             "audit": audit,

@@ -23,6 +23,7 @@ from torch import Tensor
 from larc.domains.programs import build_episode, render, run, split_groups
 from larc.errors import LarcError
 from larc.io.files import atomic_directory, atomic_write
+from larc.runs.stopping import stoppable
 from larc.settings import as_values
 from larc.studies.programs.settings import AdapterSettings
 from larc.substrate import load_substrate
@@ -79,18 +80,21 @@ def _train(
     optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
     stream = np.random.default_rng([settings.seed, 1])
     losses = []
-    for update in range(1, settings.updates + 1):
-        chosen = stream.choice(len(examples), size=settings.batch, replace=False)
-        loss = _batch_loss(substrate, [examples[index] for index in chosen])
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]):
-            raise LarcError(f"update {update} is not finite; lower the learning rate.")
-        if on_update is not None:
-            on_update(update, losses[-1])
+    with stoppable() as stopped:
+        for update in range(1, settings.updates + 1):
+            chosen = stream.choice(len(examples), size=settings.batch, replace=False)
+            loss = _batch_loss(substrate, [examples[index] for index in chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+            optimizer.step()
+            losses.append(float(loss.detach()))
+            if not math.isfinite(losses[-1]):
+                raise LarcError(f"update {update} is not finite; lower the learning rate.")
+            if on_update is not None:
+                on_update(update, losses[-1])
+            if stopped():
+                raise KeyboardInterrupt
     # No embedding is adapted; saying so keeps PEFT from asking the hub about the base model.
     try:
         model.save_pretrained(str(place), save_embedding_layers=False)

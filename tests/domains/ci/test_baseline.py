@@ -4,9 +4,9 @@ import random
 import numpy as np
 import pytest
 
+from larc.cli import main
 from larc.domains.ci import PREDICTORS, baseline, half_brier, read_jobs, replay
 from larc.domains.ci.experts import CHOICE
-from larc.cli import main
 
 
 def test_weights_are_nested_by_commit_and_flat_by_job(make_job):

@@ -71,7 +71,7 @@ def test_a_state_through_json_goes_on_bit_for_bit(stop):
                 ids = [job.job_id for job in event.items]
                 said.update(zip(ids, replay.ask(event.items), strict=True))
             else:
-                replay.arrive(event.items)
+                replay.learn(event.items)
 
     go(first, queue[:stop])
     assert first.pending
@@ -86,7 +86,7 @@ def test_a_label_nobody_asked_for_changes_nothing():
     driven = HedgeReplay()
     driven.ask([asked])
     with pytest.raises(LarcError, match=f"label of job {never.job_id} arrived"):
-        driven.arrive([asked, never])
+        driven.learn([asked, never])
     assert list(driven.pending) == [asked.job_id]
     assert same(driven.hedge, Hedge4())
 

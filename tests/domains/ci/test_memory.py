@@ -69,7 +69,8 @@ def test_reset_forgets_everything_and_an_empty_memory_shows_nothing():
 
 
 def test_a_case_has_the_real_label(make_job):
-    assert [case_of(make_job(label=label)).result for label in range(4)] == list(LABELS)
+    observation = make_job().observation
+    assert [case_of(observation, label).result for label in range(4)] == list(LABELS)
 
 
 @pytest.mark.parametrize(

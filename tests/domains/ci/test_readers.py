@@ -215,7 +215,7 @@ def test_damaged_pages_of_parquet_count_their_rows(tmp_path, make_row):
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(LarcError, match=r"larc\[studies\]"):
+    with pytest.raises(LarcError, match=r"larc-lm\[studies\]"):
         read_jobs(tmp_path / "a.parquet")
 
 

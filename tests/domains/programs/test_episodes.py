@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from larc.errors import LarcError
 from larc.domains.programs import (
     Group,
     ProgramEpisode,
@@ -16,6 +15,7 @@ from larc.domains.programs import (
     split_groups,
     to_task,
 )
+from larc.errors import LarcError
 
 OPEN_SPLITS = ("training", "development", "preflight", "historical")
 open_groups = st.sampled_from([group for split in OPEN_SPLITS for group in split_groups(split)])

@@ -4,7 +4,6 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from larc.errors import LarcError
 from larc.domains.programs import (
     FAMILIES,
     SPLIT_SIZES,
@@ -14,6 +13,7 @@ from larc.domains.programs import (
     remaining_pairs,
     split_groups,
 )
+from larc.errors import LarcError
 
 EVERY_GROUP = [Group(family, pair) for family in FAMILIES for pair in active_pairs(family)]
 

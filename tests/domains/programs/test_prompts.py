@@ -1,6 +1,5 @@
 import pytest
 
-from larc.errors import LarcError
 from larc.domains.programs import (
     FAMILIES,
     Group,
@@ -10,6 +9,7 @@ from larc.domains.programs import (
     policy_prompt,
     split_groups,
 )
+from larc.errors import LarcError
 
 EVERY_GROUP = [Group(family, pair) for family in FAMILIES for pair in active_pairs(family)]
 LIST_GROUP = Group("list", (-6, 5))

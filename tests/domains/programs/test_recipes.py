@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from larc.errors import LarcError
 from larc.domains.programs import (
     CLIP_BOUNDS,
     Operation,
@@ -12,6 +11,7 @@ from larc.domains.programs import (
     render,
     run,
 )
+from larc.errors import LarcError
 
 numbers = st.integers(-48, 48)
 lists = st.lists(st.integers(-12, 12), min_size=6, max_size=6).map(tuple)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from larc.errors import LarcError
 from larc.domains.programs import FAMILIES, build_episodes, split_groups, symbolic_choice
+from larc.errors import LarcError
 
 
 @given(st.lists(st.floats(0, 1), min_size=1))

@@ -12,7 +12,7 @@ from larc.stream.mixing.forecaster import Forecaster, ForecasterSettings
 from larc.stream.mixing.sleep import SleepSettings
 from tests.stream.mixing.forecasts import events, half_brier, names_of, play, skilled
 
-EVERYTHING = ForecasterSettings(contexts=3, naps=SleepSettings(floor=0.05, term=8, first=8, longest=64))
+EVERYTHING = ForecasterSettings(contexts=3, sleep=SleepSettings(floor=0.05, term=8, first=8, longest=64))
 A, B = [0.9, 0.1], [0.2, 0.8]
 
 
@@ -50,9 +50,9 @@ def test_a_predictor_asleep_keeps_its_weight():
         ["a", "b", "c"], ForecasterSettings(rates=(2.0,), shares=(0.0,), contexts=0)
     )
     for number in range(20):
-        said = forecaster.predict(str(number), {"a": A, "b": B})
-        assert said.weights.keys() == {"a", "b"}
-        assert sum(said.weights.values()) == pytest.approx(1)
+        answers = forecaster.predict(str(number), {"a": A, "b": B})
+        assert answers.weights.keys() == {"a", "b"}
+        assert sum(answers.weights.values()) == pytest.approx(1)
         forecaster.learn([(str(number), 1)])
     everybody = forecaster.predict("all", {"a": A, "b": B, "c": B}).weights
     assert everybody["c"] == pytest.approx(1 / 3, abs=1e-12)
@@ -94,7 +94,7 @@ def test_the_order_within_a_batch_does_not_matter():
     questions = skilled(seed=5, count=120, delay=9, contexts=4)
     for question in questions:
         question.arrives = -(-question.arrives // 10) * 10
-    said = []
+    both = []
     for seed in (0, 1):
         forecaster = Forecaster(names_of(questions), EVERYTHING)
         order = random.Random(seed)
@@ -106,8 +106,8 @@ def test_the_order_within_a_batch_does_not_matter():
                 ]
             else:
                 forecaster.learn(order.sample([(one.name, one.label) for one in some], len(some)))
-        said.append((answers, forecaster.state()))
-    assert said[0] == said[1]
+        both.append((answers, forecaster.state()))
+    assert both[0] == both[1]
 
 
 @settings(deadline=None, max_examples=25)
@@ -143,7 +143,7 @@ def test_a_restored_forecaster_goes_on_bit_for_bit(cut):
             if forecaster is None:
                 continue
             if what == "ask":
-                said = [
+                answers = [
                     forecaster.predict(
                         one.name,
                         {name: one.predictions[name] for name in forecaster.awake},
@@ -154,8 +154,8 @@ def test_a_restored_forecaster_goes_on_bit_for_bit(cut):
             else:
                 forecaster.learn([(one.name, one.label) for one in some])
             if forecaster is whole:
-                expected = said
-        assert part is None or said == expected
+                expected = answers
+        assert part is None or answers == expected
     assert part.state() == whole.state()
     assert part.report() == whole.report()
     assert part.bound() == whole.bound()
@@ -209,8 +209,8 @@ def test_a_refusal_changes_nothing(act, message):
         (lambda: ForecasterSettings(rates=(3.0,)), "outside"),
         (lambda: ForecasterSettings(shares=(1.0,)), "outside"),
         (lambda: ForecasterSettings(contexts=-1), "negative"),
-        (lambda: Forecaster(["a"] * 1, ForecasterSettings(naps=SleepSettings(floor=1.5))), "floor"),
-        (lambda: Forecaster(list("abc"), ForecasterSettings(naps=SleepSettings(floor=0.4))), "lower it"),
+        (lambda: Forecaster(["a"] * 1, ForecasterSettings(sleep=SleepSettings(floor=1.5))), "floor"),
+        (lambda: Forecaster(list("abc"), ForecasterSettings(sleep=SleepSettings(floor=0.4))), "lower it"),
     ],
 )
 def test_impossible_settings_are_refused(make, message):

@@ -3,15 +3,15 @@ from itertools import pairwise
 import numpy as np
 
 from larc.stream.mixing.forecaster import Forecaster, ForecasterSettings
-from larc.stream.mixing.sleep import SleepSettings, SleepSchedule
+from larc.stream.mixing.sleep import SleepSchedule, SleepSettings
 from tests.stream.mixing.forecasts import names_of, play, skilled
 
-NAPS = SleepSettings(floor=0.02, term=20, first=30, longest=240)
+SLEEP = SleepSettings(floor=0.02, term=20, first=30, longest=240)
 
 
-def follow(questions, naps=NAPS, free=()):
+def follow(questions, sleep=SLEEP, free=()):
     """Return the forecaster, and who answered each question."""
-    forecaster = Forecaster(names_of(questions), ForecasterSettings(naps=naps), free=free)
+    forecaster = Forecaster(names_of(questions), ForecasterSettings(sleep=sleep), free=free)
     played = play(forecaster, questions, obey=True)
     return forecaster, [set(given) for _, given in played.forecasts.values()], played
 
@@ -41,25 +41,25 @@ def test_one_that_becomes_the_best_comes_back():
     assert any(turn.after == second for turn in forecaster.report().turns)
 
 
-def test_the_free_never_sleep_and_no_naps_means_none():
+def test_the_free_never_sleep_and_no_sleep_means_none():
     questions = skilled(seed=4, count=400)
     forecaster, answered, _ = follow(questions, free=["p0", "p1"])
     assert all({"p0", "p1"} <= who for who in answered)
     assert any(len(who) < len(forecaster.names) for who in answered)
-    _, answered, _ = follow(questions, naps=None)
+    _, answered, _ = follow(questions, sleep=None)
     assert all(len(who) == len(forecaster.names) for who in answered)
 
 
-def serve(sleepers, weights, gains, labels, peaks=(0.0, 0.0)):
+def serve(schedule, weights, gains, labels, peaks=(0.0, 0.0)):
     """Return the spans of labels, first and last, that the second predictor slept through."""
     spans, start = [], None
     for _ in range(labels):
-        up = sleepers.awake * 1.0
-        sleepers.learn(up, up * weights, up * gains, lambda: np.array(peaks))
-        if not sleepers.awake[1] and start is None:
-            start = sleepers.labels
-        elif sleepers.awake[1] and start is not None:
-            spans.append((start, sleepers.labels))
+        up = schedule.awake * 1.0
+        schedule.learn(up, up * weights, up * gains, lambda: np.array(peaks))
+        if not schedule.awake[1] and start is None:
+            start = schedule.labels
+        elif schedule.awake[1] and start is not None:
+            spans.append((start, schedule.labels))
             start = None
     return spans
 
@@ -80,9 +80,9 @@ def test_evidence_for_it_keeps_a_predictor_awake():
 
 
 def test_the_last_one_awake_stays():
-    sleepers = SleepSchedule(2, SleepSettings(0.1, 2, 50, 50), [])
-    serve(sleepers, [0.0, 0.0], [-1.0, -1.0], 30)
-    assert sleepers.awake.sum() == 1
+    schedule = SleepSchedule(2, SleepSettings(0.1, 2, 50, 50), [])
+    serve(schedule, [0.0, 0.0], [-1.0, -1.0], 30)
+    assert schedule.awake.sum() == 1
 
 
 def test_a_context_of_its_own_keeps_a_predictor_awake():
@@ -96,9 +96,9 @@ def test_a_context_of_its_own_keeps_a_predictor_awake():
         known[question.label] = 0.94
         question.context = "rare"
         question.predictions = dict.fromkeys(forecaster.names, np.full(4, 0.25)) | {other: known}
-    naps = SleepSettings(floor=0.15, term=30, first=60)
+    sleep = SleepSettings(floor=0.15, term=30, first=60)
     for contexts, always in ((8, True), (0, False)):
-        chosen = ForecasterSettings(contexts=contexts, naps=naps)
+        chosen = ForecasterSettings(contexts=contexts, sleep=sleep)
         played = play(Forecaster(forecaster.names, chosen), questions, obey=True)
         late = [given for name, (_, given) in played.forecasts.items() if name > "000500"]
         assert all(other in given for given in late) is always
