@@ -128,7 +128,7 @@ def follow(stream: Stream, settings: ForecasterSettings) -> Outcome:
 
 
 def main() -> None:
-    everything = ForecasterSettings(naps=SleepSettings())
+    everything = ForecasterSettings(sleep=SleepSettings())
     head = ["best", "oracle", "hedge", "ours", "bound", "worst", "average", "napping", "awake"]
     print(
         "Total loss of the best predictor. How much more was lost, or may be: by the best of each"
@@ -139,7 +139,7 @@ def main() -> None:
         stream = Stream(shape, seed=1)
         best = stream.losses.sum(0).min()
         outcome = follow(stream, everything)
-        full = follow(stream, replace(everything, naps=None))
+        full = follow(stream, replace(everything, sleep=None))
         limit = full.forecaster.bound()
         numbers = (
             best,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,20 +19,21 @@ import larc
 from benchmarks.speed.timing import alternate
 from larc.domains.ci import read_jobs, replay
 from larc.domains.ci.jobs import Job
-from larc.domains.ci.prompter import JobPrompter, job_item
+from larc.domains.ci.prompter import JobPrompter, recorded_job
 from larc.domains.ci.synthetic import synthetic_jobs
 from larc.residual import Factors
 from larc.scoring import Limits
+from larc.stream.question import labels_of, questions_of
 from larc.stream.queue import Ask
 from larc.stream.session import Session
-from larc.studies.ci.units import TRAINED, control_paths
+from larc.studies.ci.units import TRAINED, control_strategies
 from larc.studies.replay import ordered
 from larc.substrate.frozen import Substrate
 
 MADE_UP = 20_000
 # The byte-level tokens of the tiny model are many.
 LIMITS = Limits(1024, 32)
-PATHS = (*TRAINED, *control_paths((0.2, -0.1, -0.1, 0.0)))
+PATHS = (*TRAINED, *control_strategies((0.2, -0.1, -0.1, 0.0)))
 Answers = dict[tuple[str, str], np.ndarray]
 
 
@@ -65,13 +67,13 @@ def play(substrate: Substrate, boundary: int, jobs: list[Job], only: list[str]) 
     substrate._below_cache.clear()
     substrate._below_held = 0
     one, said = session(substrate, boundary), {}
-    for event in ordered([job_item(job) for job in jobs]):
+    for event in ordered([recorded_job(job) for job in jobs]):
         if isinstance(event, Ask):
-            for path, answers in one.ask(event.items, only).items():
+            for path, answers in one.ask(questions_of(event.items), only).items():
                 for item, answer in zip(event.items, answers, strict=True):
                     said[path, item.name] = answer
         else:
-            one.arrive(event.items, only)
+            one.learn(labels_of(event.items), only)
     return said
 
 
@@ -91,7 +93,8 @@ def shared(substrate: Substrate, boundary: int, count: int, repetitions: int) ->
         positions[name] = sum(d.calls for d in done), sum(d.effective for d in done)
 
     ways = {"all paths in one batch": [names], "one path at a time": [[name] for name in names]}
-    times = alternate({n: lambda n=n, w=w: run(n, w) for n, w in ways.items()}, repetitions)
+    runs = {name: partial(run, name, way) for name, way in ways.items()}
+    times = alternate(runs, repetitions)
     base, alone = times.values()
     together, apart = answers.values()
     where = f"before layer {boundary}" if boundary else "at the input"

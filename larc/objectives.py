@@ -103,7 +103,9 @@ class FeedbackObjective:
             for pieces in self._reads(factors):
                 candidates = len(self.questions[pieces[0]].candidates)
                 # What is differentiated together goes through the same backwards.
-                share_key.setdefault((min(len(pieces), candidates + 1), candidates), []).append(pieces)
+                share_key.setdefault((min(len(pieces), candidates + 1), candidates), []).append(
+                    pieces
+                )
             for reads in share_key.values():
                 for chunk in chunks(self.substrate, [self.questions[p[0]] for p in reads]):
                     self._add_chunk(factors, [reads[index] for index in chunk], total, slopes)
@@ -162,7 +164,10 @@ class FeedbackObjective:
         )
 
     def _energies(
-        self, factors: Factors, questions: Sequence[EncodedQuestion], owners: Sequence[int] | None = None
+        self,
+        factors: Factors,
+        questions: Sequence[EncodedQuestion],
+        owners: Sequence[int] | None = None,
     ) -> list[Tensor]:
         return energies(self.substrate, questions, factors, self.boundary, owners=owners)
 

@@ -199,8 +199,7 @@ def test_what_programs_say_in_words_is_so():
         assert min(contrast[seed] for seed in SEEDS) > 0
         assert float(contrast["99 % interval"].strip("[").split(",")[0]) > 0
     worse = [
-        x["Adapted"]["Real/reset"] - x["Static"]["Real/reset"]
-        for x in (risk, of_paper("controls"))
+        x["Adapted"]["Real/reset"] - x["Static"]["Real/reset"] for x in (risk, of_paper("controls"))
     ]
     assert [round(points) for points in worse] == [4, 7]
     said = {name: row["Text"] - row["Real/reset"] for name, row in of_paper("controls").items()}

@@ -54,7 +54,9 @@ class PeftStates:
         A.grad = B.grad = None
         return found
 
-    def read_mixed(self, questions: Sequence[EncodedQuestion], *, packed: bool = False) -> list[Tensor]:
+    def read_mixed(
+        self, questions: Sequence[EncodedQuestion], *, packed: bool = False
+    ) -> list[Tensor]:
         """Return each state's energies on its question, adapters mixed within a batch."""
         found: dict[int, Tensor] = {}
         with torch.no_grad():

@@ -14,14 +14,14 @@ from benchmarks.speed.peers import PeerMissing
 from benchmarks.speed.setting import SEED, Keeping, Setting, check_same
 from benchmarks.speed.table import Missing, Row, Section, timed_row
 from larc.domains.ci.jobs import Job
-from larc.domains.ci.prompter import JobPrompter, job_item
+from larc.domains.ci.prompter import JobPrompter, recorded_job
 from larc.domains.ci.synthetic import synthetic_jobs
 from larc.learner import Learner
 from larc.state import SlowState
-from larc.stream.question import Item
+from larc.stream.question import Recorded, labels_of, questions_of
 from larc.stream.queue import Ask
 from larc.stream.session import Session
-from larc.studies.ci.units import TRAINED, control_paths
+from larc.studies.ci.units import TRAINED, control_strategies
 from larc.studies.replay import ordered
 
 SECTION = Section(
@@ -31,11 +31,11 @@ SECTION = Section(
     "one path after the other, at equal answers; then HEDGE4 without a model against other online "
     "learners.",
 )
-PATHS = (*TRAINED, *control_paths((0.2, -0.1, -0.1, 0.0)))
+PATHS = (*TRAINED, *control_strategies((0.2, -0.1, -0.1, 0.0)))
 TOLERANCE = 1e-4
 
 
-def answers(setting: Setting, items: Sequence[Item], only: Sequence[str]) -> list[Tensor]:
+def answers(setting: Setting, items: Sequence[Recorded], only: Sequence[str]) -> list[Tensor]:
     """Replay items along some paths and return what each of them answered, path by path."""
     learner = Learner(setting.substrate, setting.slow, limits=setting.limits)
     starts = {"original": SlowState.initial(setting.substrate, seed=SEED)}
@@ -43,16 +43,16 @@ def answers(setting: Setting, items: Sequence[Item], only: Sequence[str]) -> lis
     found: dict[str, list[Tensor]] = {name: [] for name in only}
     for event in ordered(items):
         if isinstance(event, Ask):
-            for name, said in session.ask(event.items, only).items():
+            for name, said in session.ask(questions_of(event.items), only).items():
                 found[name].append(torch.from_numpy(np.stack(said)))
         else:
-            session.arrive(event.items, only)
+            session.learn(labels_of(event.items), only)
     return [torch.cat(own) for own in found.values()]
 
 
 def rows(setting: Setting) -> list[Row]:
     """Measure both."""
-    items = [job_item(job) for job in synthetic_jobs(2 if setting.quick else 4, seed=1)]
+    items = [recorded_job(job) for job in synthetic_jobs(2 if setting.quick else 4, seed=1)]
     names = [path.name for path in PATHS]
 
     def together() -> list[Tensor]:

@@ -54,10 +54,10 @@ def torture(
     for number, workload in enumerate(WORKLOADS):
         share = (kills * (number + 1)) // len(WORKLOADS) - (kills * number) // len(WORKLOADS)
         Killer(place / "kills", seed, workload, fresh=True).torture(share, killed, say)
-    published = Path(__file__).parents[2] / "results" / "programs-quick"
+    published = Path(__file__).parents[2] / "results" / "programs-quick.larc"
     runs = [place / "kills" / f"{name}-whole" for name in ("programs", "ci")]
-    runs.append(place / "published")
-    shutil.copytree(published, runs[-1], ignore=shutil.ignore_patterns("lock"))
+    runs.append(place / "published.larc")
+    shutil.copyfile(published, runs[-1])
     for run in runs:
         flip_all(run, flips // len(runs), seed, flipped, say)
     feed_all(place / "inputs", inputs, seed, fed, say)

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from larc.io.json_files import as_json
 from larc.io.states import pack_state, unpack_state
-from larc.runs.run import as_json
 
 #: What is put in place of a value; the last is nested more deeply than any reader goes.
 _VALUES: tuple[Any, ...] = (

@@ -1,4 +1,4 @@
-"""Every file of a run changed in every way a disk or a person may change it: is it noticed?"""
+"""A run's record changed in every way a disk or a person may change it: is it noticed?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from larc.errors import LarcError
-from larc.runs.verify import verify
+from larc.runs.run import Run
+from larc.studies.running import verify_run
 
 
 @dataclass
@@ -26,9 +27,9 @@ class Flipped:
 
 def flip_all(run: Path, count: int, seed: int, found: Flipped, say: Callable[[str], None]) -> None:
     """Change a verified run in so many ways, each file in turn, and put it back each time."""
-    verify(run)
+    verify_run(run)
     stream = random.Random(f"{seed} {run.name}")
-    files = sorted(path for path in run.rglob("*") if path.is_file())
+    files = recorded(run)
     for number in range(count):
         path = files[number % len(files)]
         # Each file first meets its boundary, then whatever is drawn.
@@ -40,13 +41,22 @@ def flip_all(run: Path, count: int, seed: int, found: Flipped, say: Callable[[st
                 found.missed.append(f"{what} of {path.relative_to(run)}: {problem}")
         if (number + 1) % 500 == 0:
             say(f"{run.name}: {number + 1} of {count} changes, {len(found.missed)} missed")
-    verify(run)
+    verify_run(run)
+
+
+def recorded(run: Path) -> list[Path]:
+    """Return the files that a run's record is in: an archive is one; a report belongs to none."""
+    if run.is_file():
+        return [run]
+    whole = Run(run)
+    roles = ("evidence", "manifest")
+    return [run / name for name in whole.store.names() if whole.role(name) in roles]
 
 
 def _unnoticed(run: Path, path: Path) -> str:
     """Return what is wrong with how a change was noticed; empty if nothing is."""
     try:
-        verify(run)
+        verify_run(run)
     except LarcError as error:
         # What differs is named: the file, or what was put beside it.
         near = {str(path), str(path.parent)}
@@ -64,6 +74,8 @@ def changed(path: Path, way: int, stream: random.Random) -> Iterator[str]:
     beside = path.with_name(f"{path.name}.{stream.randrange(1000)}")
     flips = {0: 0, 1: size - 1}  # the first byte, the last byte, then any
     kind = way if way < 7 else stream.choice([2, 2, 2, 2, 3, 4])
+    if path.suffix == ".larc" and kind == 6:  # a file beside an archive is no part of it
+        kind = 2
     try:
         if kind == 5:
             path.unlink()

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from larc.errors import LarcError
 from larc.io.files import is_aside
-from larc.runs.run import Run, sha256
-from larc.runs.verify import verify
+from larc.io.hashes import sha256
+from larc.runs.run import Run
+from larc.studies.running import verify_run
 
 _STUDY = ("--preset", "smoke", "--seeds", "2026092811")
 _PROGRAMS = (
@@ -62,7 +63,12 @@ class Killer:
         self.starts = 0
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(
-            ["larc.studies.ci.units", "larc.studies.episodic.units", "larc.reporting.writing", __name__]
+            [
+                "larc.studies.ci.units",
+                "larc.studies.episodic.units",
+                "larc.studies.reports",
+                __name__,
+            ]
         )
         self.seconds = 1.0
 
@@ -148,7 +154,8 @@ class Killer:
             if self.workload == "live":
                 command = [sys.executable, "-m", "benchmarks.torture.live", str(out)]
             return Fresh(command, log)
-        target, given = _larc, arguments
+        target: Callable[..., None] = _larc
+        given: tuple[str, ...] = arguments
         if self.workload == "live":
             target, given = _live, (str(out),)
         process = self.context.Process(target=target, args=(log, *given))
@@ -164,7 +171,7 @@ class Killer:
         ]
         if self.workload != "live":
             try:
-                verify(out)
+                verify_run(out)
             except LarcError as error:
                 problems.append(str(error))
         return problems

@@ -14,29 +14,28 @@ import torch
 
 import larc
 from larc.io.files import atomic_write
-from larc.stream import Ask, Item, PlainPrompter, Strategy, order_events
+from larc.stream import Ask, Question, Recorded, Strategy, order_events
 from larc.stream.controller import Controller
+from larc.stream.question import labels_of, questions_of
 from larc.stream.session import Session
 
 PATHS = (
     Strategy("keep"),
     Strategy("reset", retention="reset"),
-    Strategy("sham", permuted=True),
+    Strategy("sham", sham=True),
     Strategy("latest", retention="latest"),
 )
 CANDIDATES = ("up", "down", "flat")
 
 
-def questions(count: int = 30) -> list[Item]:
+def questions(count: int = 30) -> list[Recorded]:
     """Questions whose labels arrive late, some together, one never."""
     return [
-        Item(
-            name=f"{number:03}",
+        Recorded(
+            Question(f"{number:03}", CANDIDATES, f"After {number % 4}, it goes "),
             asked=number,
             arrives=None if number == 9 else number + 1 + (5 * number) % 7,
-            candidates=CANDIDATES,
             label=number * number % 3,
-            prompt=f"After {number % 4}, it goes ",
         )
         for number in range(count)
     ]
@@ -48,7 +47,7 @@ def main(place: str) -> int:
     directory.mkdir(exist_ok=True)
     substrate = larc.load_substrate("tiny")
     slow = larc.SlowState.initial(substrate, seed=1)
-    session = Session(larc.Learner(substrate, slow, larc.SGD(1.0)), PATHS, PlainPrompter(), seed=1)
+    session = Session(larc.Learner(substrate, slow, larc.SGD(1.0)), PATHS, seed=1)
     controller = Controller(session)
     saved, done, answers = directory / "session.safetensors", 0, {}
     if saved.exists():
@@ -64,11 +63,13 @@ def main(place: str) -> int:
         if number <= done:
             continue
         if isinstance(event, Ask):
-            for item, answer in zip(event.items, controller.ask(event.items), strict=True):
+            for item, answer in zip(
+                event.items, controller.ask(questions_of(event.items)), strict=True
+            ):
                 said = {name: policy.tolist() for name, policy in answer.said.items()}
                 answers[item.name] = said | {"mixed": list(answer.forecast.probabilities)}
         else:
-            controller.arrive(event.items)
+            controller.learn(labels_of(event.items))
         controller.save(saved, {"done": number, "answers": answers})
     atomic_write(directory / "answers.json", json.dumps(answers, sort_keys=True).encode())
     return 0

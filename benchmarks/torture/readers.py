@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -12,18 +13,22 @@ from typing import Any
 import larc
 from benchmarks.torture import live, records
 from larc.domains.ci.hedge_replay import HedgeReplay, hedge_after
-from larc.domains.ci.prompter import JobPrompter, job_item
+from larc.domains.ci.prompter import JobPrompter, recorded_job
 from larc.domains.ci.synthetic import synthetic_jobs
 from larc.io.files import atomic_write
+from larc.io.hashes import sha256
+from larc.io.json_files import as_json
+from larc.runs.archive import pack
 from larc.runs.identity import provenance
-from larc.runs.run import Run, as_json, sha256
-from larc.runs.verify import verify
+from larc.runs.run import Run
 from larc.settings import as_values
 from larc.state import SlowState, read_slow
 from larc.stream.controller import Controller
+from larc.stream.question import labels_of, questions_of
 from larc.stream.session import Session
-from larc.studies.programs.tasks import PRESETS
+from larc.studies.programs.settings import PRESETS
 from larc.studies.registry import settings_of
+from larc.studies.running import verify_run
 from larc.training.tasks import Trainer, TrainingSettings
 from tests.substrate.test_sources import write_gguf
 
@@ -108,9 +113,9 @@ def _session() -> Session:
 
 def _make_session(place: Path) -> None:
     session = _session()
-    items = [job_item(job) for job in synthetic_jobs(6, seed=1)]
-    session.ask(items)
-    session.arrive(items[:4])
+    items = [recorded_job(job) for job in synthetic_jobs(6, seed=1)]
+    session.ask(questions_of(items))
+    session.learn(labels_of(items[:4]))
     session.save(place / "session", {"done": 2})
 
 
@@ -120,16 +125,16 @@ def _read_session(place: Path) -> Any:
         notes = session.restore(place / "session")
     except larc.LarcError:
         assert not session.pending, "half restored"
-        assert not session.room.size, "half restored"
+        assert not session.prompter.size, "half restored"
         raise
-    return notes, session.events, session.pending, session.room.state(), session.size
+    return notes, session.events, session.pending, session.prompter.state(), session.size
 
 
 def _make_controller(place: Path) -> None:
     controller = Controller(_session())
-    items = [job_item(job) for job in synthetic_jobs(6, seed=1)]
-    controller.ask(items)
-    controller.arrive(items[:4])
+    items = [recorded_job(job) for job in synthetic_jobs(6, seed=1)]
+    controller.ask(questions_of(items))
+    controller.learn(labels_of(items[:4]))
     controller.save(place / "session", {"done": 2})
 
 
@@ -177,19 +182,28 @@ def _make_run(place: Path) -> None:
     run.record("queries opened", {})
     run.finish_unit("queries", {"queries.parquet": b"queries"})
     run.record("queries written", {"queries": sha256(b"queries")})
-    run.write_file("tables/contrasts.md", b"| a | b |\n")
-    run.write_manifest()
+    run.close()
 
 
 def _read_run(place: Path) -> Any:
-    return verify(place / "run")
+    return verify_run(place / "run")
+
+
+def _make_archive(place: Path) -> None:
+    _make_run(place)
+    pack(Run(place / "run"), place / "run.larc")
+    shutil.rmtree(place / "run")
+
+
+def _read_archive(place: Path) -> Any:
+    return verify_run(place / "run.larc")
 
 
 def _go_on(place: Path) -> Any:
     run = Run.start(place / "run", "programs", as_values(PRESETS["smoke"]), data="d" * 64)
     settings_of(run)
     run.check_foreign()
-    run.is_listed("units/final-queries/done.json")
+    run.manifest()
     run.record("final evaluation begun", {"tasks": 1})
     return run.made_with()
 
@@ -212,7 +226,7 @@ def _read_model(place: Path) -> Any:
 
 def _make_adapter(place: Path) -> None:
     from larc.studies.programs.adapter import train_adapter
-    from larc.studies.settings import AdapterSettings
+    from larc.studies.programs.settings import AdapterSettings
 
     train_adapter(AdapterSettings("tiny", str(place / "adapter"), updates=1, batch=2))
 
@@ -237,6 +251,7 @@ READERS = (
     Reader("controller", _make_controller, _read_controller, exact=True),
     Reader("HEDGE4", _make_reference, _read_reference, exact=False),
     Reader("run", _make_run, _read_run, exact=True, weight=20),
+    Reader("archive", _make_archive, _read_archive, exact=True, weight=20),
     Reader("run gone on with", _make_run, _go_on, exact=False),
     Reader("package", lambda p: slow().save_pretrained(p / "package"), _read_package, exact=True),
     Reader("jobs", records.make_jobs, records.read_jobs_in, exact=False, weight=20),

@@ -17,9 +17,10 @@ from larc.domains.ci.split import load_queue
 from larc.domains.ci.synthetic import synthetic_jobs
 from larc.github.fetching import fetch_jobs
 from larc.settings import as_values, build, read_yaml
-from larc.studies.programs.tasks import PRESETS, ProgramSettings
+from larc.studies.programs.settings import PRESETS, ProgramSettings
 from larc.studies.stream.events import read_events
-from larc.studies.tasks.reading import TaskSettings, own_tasks
+from larc.studies.tasks.reading import own_tasks
+from larc.studies.tasks.settings import TaskSettings
 
 # Job histories, tasks, streams, settings ---------------------------------------------------------
 
@@ -67,7 +68,7 @@ def make_parquet(place: Path) -> None:
 
 def read_jobs_in(place: Path) -> Any:
     jobs, accounting = read_jobs(place / "jobs")
-    rows = accounting.rows()
+    rows: dict[str, Any] = dict(accounting.rows())
     assert rows["accepted"] == len(jobs), "a job is not accounted for"
     assert rows["read"] == len(jobs) + sum(rows["left_out"].values()), "a row is lost"
     return [tuple(job) for job in jobs]
@@ -89,8 +90,13 @@ def read_tasks(place: Path) -> Any:
 
 def make_events(place: Path) -> None:
     rows = [
-        {"name": item.name, "asked": item.asked, "arrives": item.arrives, "prompt": item.prompt}
-        | {"candidates": list(item.candidates), "label": item.label}
+        {
+            "name": item.name,
+            "asked": item.asked,
+            "arrives": item.arrives,
+            "prompt": item.question.prompt,
+        }
+        | {"candidates": list(item.question.candidates), "label": item.label}
         for item in live.questions(8)
     ]
     (place / "events.jsonl").write_bytes(_lines(rows))

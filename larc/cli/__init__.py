@@ -1,4 +1,4 @@
-"""The command line: a file for each command. ``add`` declares one, and the rest of the file does it."""
+"""The command line, a file for each command: ``add`` declares it, and the rest does it."""
 
 from larc.cli.command_line import main
 

@@ -36,10 +36,13 @@ def begin(substrate: Substrate, state: str, rule: str) -> Learner:
     elif (Path(state) / "units").is_dir():
         # Only here: what reads runs is not part of every installation.
         from larc.runs.run import Run
-        from larc.studies.packaging import EPISODIC, selected_states
+        from larc.studies.packaging import selected_states
+        from larc.studies.registry import study_of
 
         run = Run(state)
-        objectives = run.settings.get("objectives", [""]) if run.kind in EPISODIC else [""]
+        trained = study_of(run).states
+        # A study without objectives fits one state; one without states is refused below.
+        objectives = (trained.objectives(run) if trained else ()) or ("",)
         slow = selected_states(run, "adapted" if "adapted" in objectives else objectives[0])[0]
     else:
         slow = read_slow(state)

@@ -32,9 +32,7 @@ def _report(arguments: argparse.Namespace) -> None:
     say_report(run, out, as_json=arguments.json, figures=arguments.figures)
 
 
-def say_report(
-    run: Any, out: Path | None = None, *, as_json: bool, figures: bool = False
-) -> None:
+def say_report(run: Any, out: Path | None = None, *, as_json: bool, figures: bool = False) -> None:
     """Write a run's report and say where it is; in JSON also what it says."""
     from larc.studies.reports import write_report
 

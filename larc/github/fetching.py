@@ -119,7 +119,7 @@ def fetch_jobs(
 ) -> FetchReport:
     """Write the jobs of all workflow runs created in a time, a line each, sorted by start and id.
 
-    What :func:`larc.domains.ci.readers.read_jobs` reads is what is written: every attempt of every job,
+    What `larc.domains.ci.read_jobs` reads is what is written: every attempt of every job,
     and jobs that have not ended as they are. The file appears when it is whole. Until then each
     listing of runs and each run's jobs are kept in ``OUT.partial/``, and the same call goes on
     from there, after whatever stopped it; what could have changed since is asked for again, at no

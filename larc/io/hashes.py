@@ -45,7 +45,6 @@ def hash_tensors(tensors: Iterable[tuple[str, Tensor]]) -> str:
     >>> hash_tensors([a, b]) == hash_tensors([b, a]) != hash_tensors([a])
     True
     """
-
     import torch
 
     def one(item: tuple[str, Tensor]) -> list[str]:

@@ -89,11 +89,11 @@ def checked_text(row: Mapping[str, Any], field: str, default: str = "") -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written: JSON can spell half of a surrogate pair, which no file holds.
+    r"""Whether a text can be written: JSON can spell half of a surrogate pair, which no file holds.
 
     Examples
     --------
-    >>> is_unicode("é"), is_unicode(json.loads(r'"\\ud800"'))
+    >>> is_unicode("é"), is_unicode(json.loads(r'"\ud800"'))
     (True, False)
     """
     return not any("\ud800" <= character <= "\udfff" for character in text)

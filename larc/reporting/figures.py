@@ -44,7 +44,7 @@ def _styled() -> Iterator[None]:
     try:
         import matplotlib.style
     except ImportError as error:
-        raise LarcError("figures need matplotlib; run `pip install 'larc-lm[studies]'`.") from error
+        raise LarcError("figures need matplotlib; run `pip install 'larc-lm[figures]'`.") from error
     with matplotlib.style.context(STYLE, after_reset=True):
         yield
 

@@ -175,7 +175,9 @@ class Run:
         """
         for name in self.store.names():
             if self.role(name) == "foreign" and not is_aside(Path(name)):
-                raise LarcError(f"{self.path / name} does not belong to the run; move it elsewhere.")
+                raise LarcError(
+                    f"{self.path / name} does not belong to the run; move it elsewhere."
+                )
         for unit in self.units():
             hashes = self.unit_hashes(unit)
             for name in self.unit_names(unit):

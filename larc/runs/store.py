@@ -1,7 +1,7 @@
 """Where the files of a run are: in a directory, or packed in one archive.
 
-An archive, ``NAME.larc``, is a tar file compressed by xz: sorted names, no times, no owners, so that
-the same files are the same bytes. It is read as a whole; nothing is ever unpacked to be read.
+An archive, ``NAME.larc``, is a tar file compressed by xz: sorted names, no times, no owners, so
+that the same files are the same bytes. It is read as a whole; nothing is ever unpacked to be read.
 """
 
 from __future__ import annotations

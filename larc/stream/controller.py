@@ -129,7 +129,9 @@ class Controller:
             told |= expert.ask(questions)
         for number, question in enumerate(questions):
             if told:  # refused before anything is asked
-                check_probabilities([rows[number] for rows in told.values()], len(question.candidates))
+                check_probabilities(
+                    [rows[number] for rows in told.values()], len(question.candidates)
+                )
         answers = {**self.session.ask(questions, only=self.awake), **told}
         made = []
         for number, question in enumerate(questions):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from larc.errors import LarcError
 from larc.tasks import checked_candidates
@@ -136,12 +138,13 @@ def resolved(question: Question, label: LabelValue) -> int | tuple[float, ...]:
         if label in candidates:
             return candidates.index(label)
     elif isinstance(label, Integral) and not isinstance(label, bool):  # of numpy, too
-        if 0 <= label < len(candidates):
-            return int(label)
-    elif isinstance(label, Iterable):
+        index = int(label)
+        if 0 <= index < len(candidates):
+            return index
+    elif isinstance(label, Sequence) or hasattr(label, "__array__"):
         with suppress(TypeError, ValueError):
-            losses = tuple(float(loss) for loss in label)
-            if len(losses) == len(candidates):
+            losses = tuple(float(loss) for loss in np.asarray(label, dtype=np.float64))
+            if len(losses) == len(candidates) and not isinstance(label, bytes):
                 return losses
     raise LarcError(
         f"the label {label!r} of {question.name!r} is none of its candidates; give the index of "

@@ -97,8 +97,8 @@ def audited(about: AboutRun) -> AuditedRun:
     read_again = {(i.stream, i.name, i.group, i.asked, i.arrives, i.label) for i in items}
     if read_again != predicted:
         raise LarcError(
-            f"{len(read_again ^ predicted)} jobs differ between the job histories and what {run.path} "
-            "predicted; give the histories it was made from with --jobs."
+            f"{len(read_again ^ predicted)} jobs differ between the job histories and what "
+            f"{run.path} predicted; give the histories it was made from with --jobs."
         )
     return AuditedRun(run, settings, split)
 

@@ -63,7 +63,9 @@ def reported(run: Run) -> Reported:
     return Reported(run, report, _facts(run, study))
 
 
-def write_report(run: Run, out: Path | None = None, *, figures: bool = False) -> tuple[Reported, Path]:
+def write_report(
+    run: Run, out: Path | None = None, *, figures: bool = False
+) -> tuple[Reported, Path]:
     """Write the report of a run, and of the runs of a sweep; returns it and where its page is.
 
     Parameters

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from larc.domains.ci import partial as partial_module
 from larc.domains.ci import read_jobs
 from larc.errors import LarcError
+from larc.github import partial as partial_module
 from tests.github.fetches import TOKEN, Clock, expected, fetch, fill, names, rows
 from tests.github.github_server import START, GitHubServer, Hold, make_jobs, make_run, refuse
 

@@ -73,7 +73,9 @@ def test_a_state_that_was_ruled_out_is_not_computed_and_can_come_back(tiny):
         factors = {name: states[name].factors for name in asleep}
         answer = run(controller, [number], given)[0]
         work = sum(entry.physical for entry in substrate.ledger.entries.values())
-        assert answer.said.keys() == {strategy.name for strategy in STRATEGIES} - asleep | {"oracle"}
+        assert answer.said.keys() == {strategy.name for strategy in STRATEGIES} - asleep | {
+            "oracle"
+        }
         assert all(states[name].factors is kept for name, kept in factors.items())
         if not asleep:
             most = max(most, work)
@@ -168,7 +170,9 @@ def test_labels_of_held_history_teach_the_states_and_judge_nobody(tiny):
 def test_an_expert_that_is_wrong_is_refused_before_anything_is_asked(tiny, wrong):
     controller = controller_on(tiny, experts=("one",))
     with pytest.raises(larc.LarcError, match=r"probabilities|sum"):
-        controller.ask([question(1), question(2)], {"one": [np.array([0.2, 0.3, 0.5]), np.array(wrong)]})
+        controller.ask(
+            [question(1), question(2)], {"one": [np.array([0.2, 0.3, 0.5]), np.array(wrong)]}
+        )
     assert not controller.session.pending
     assert not controller.forecaster.pending
 

@@ -304,3 +304,106 @@ def test_a_batch_is_learned_by_every_strategy_or_by_none(tiny):
         assert episode.factors is factors
         assert (episode.step, episode.stream.bit_generator.state) == (step, stream)
     assert list(session.pending) == ["a", "b"]
+
+
+def asked(name, candidates=CANDIDATES):
+    return Question(name, candidates, prompt="Next: ")
+
+
+def test_a_label_is_an_index_a_text_or_a_loss_for_each_candidate(tiny):
+    question = asked("a")
+    reached = []
+    for label in (1, "down", np.int64(1)):
+        session = session_on(tiny)
+        session.ask([question])
+        session.learn({"a": label})
+        reached.append(session.episodes["carry"].factors.B)
+    assert all(torch.equal(reached[0], other) for other in reached)
+    by_hand = session_on(tiny).learner.begin()
+    by_hand.update(larc.CandidateLosses("Next: ", CANDIDATES, (0.5, 0.0, 1.0)))
+    for losses in ((0.5, 0.0, 1.0), [0.5, 0, 1], np.array([0.5, 0.0, 1.0])):
+        session = session_on(tiny, strategies=STRATEGIES[:5])
+        session.ask([question])
+        session.learn({"a": losses})
+        torch.testing.assert_close(
+            session.episodes["carry"].factors.B, by_hand.factors.B, atol=1e-6, rtol=1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    "label", [3, -1, True, "sideways", None, 1.0, (0.5, 0.5), ("a", "b", "c"), "", b"abc", {0: 1}]
+)
+def test_a_label_that_no_candidate_is_changes_nothing(tiny, label):
+    session = session_on(tiny, strategies=STRATEGIES[:2])
+    session.ask([asked("a"), asked("b")])
+    before = session.episodes["carry"].factors
+    with pytest.raises(larc.LarcError, match="none of its candidates"):
+        session.learn({"a": 0, "b": label})
+    assert session.episodes["carry"].factors is before
+    assert list(session.pending) == ["a", "b"]
+
+
+def test_losses_and_offsets_do_not_go_together_and_nothing_changes(tiny):
+    session = session_on(tiny)
+    session.ask([asked("a")])
+    with pytest.raises(larc.LarcError, match="has offsets, which learn from labels"):
+        session.learn({"a": (0.0, 1.0, 1.0)})
+    assert all(episode.step == 0 for episode in session.episodes.values())
+    with pytest.raises(larc.LarcError, match="by the names of their questions"):
+        session.learn([0])
+    assert list(session.pending) == ["a"]
+
+
+def test_what_cannot_be_put_is_refused_before_anything_is_asked(tiny):
+    session = session_on(tiny)
+    with pytest.raises(larc.LarcError, match="has 3 offsets"):
+        session.ask(
+            [
+                asked("a"),
+                asked("b", CANDIDATES[:2]),
+            ]
+        )
+    with pytest.raises(larc.LarcError, match="asked already"):
+        session.ask([asked("a"), asked("a")])
+    with pytest.raises(larc.LarcError, match="reads the view 'remembered'"):
+        session_on(tiny, strategies=[Strategy("x", view="remembered")]).ask([asked("a")])
+    assert (session.pending, session.events) == ({}, 0)
+
+
+class Forgetful(PlainPrompter):
+    """Remembers labels, and fails when it is taught the word of doom."""
+
+    def __init__(self):
+        self.seen = []
+
+    def learn(self, labelled):
+        self.seen += [(question.name, label) for question, label in labelled]
+        if any(question.name == "doom" for question, _ in labelled):
+            raise RuntimeError("doom")
+
+    def state(self):
+        return list(self.seen)
+
+    def restore(self, state):
+        self.seen = [tuple(one) for one in state]
+
+
+def test_a_prompter_that_fails_leaves_every_state_and_itself_as_they_were(tiny):
+    session = session_on(tiny)
+    session.prompter = prompter = Forgetful()
+    session.ask([asked(name) for name in ("a", "doom")])
+    session.learn({"a": 0})
+    before = {name: episode.factors for name, episode in session.episodes.items()}
+    with pytest.raises(RuntimeError, match="doom"):
+        session.learn({"doom": 2})
+    assert prompter.seen == [("a", 0)]
+    assert all(session.episodes[name].factors is kept for name, kept in before.items())
+    assert list(session.pending) == ["doom"]
+
+
+def test_a_prompter_is_told_the_candidate_of_lowest_loss(tiny):
+    session = session_on(tiny, strategies=STRATEGIES[:2])
+    session.prompter = prompter = Forgetful()
+    session.ask([asked("a")])
+    session.learn({"a": (0.5, 0.25, 0.25)})
+    assert prompter.seen == [("a", 1)]

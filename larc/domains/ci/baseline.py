@@ -79,7 +79,7 @@ def baseline(jobs: Iterable[Job], accounting: Accounting | None = None) -> Basel
     jobs
         Jobs of one repository or several, in any order.
     accounting
-        What :func:`larc.domains.ci.readers.read_jobs` gave with them. Without it the jobs are the rows.
+        What `larc.domains.ci.read_jobs` gave with them. Without it the jobs are the rows.
 
     Examples
     --------

@@ -22,7 +22,7 @@ def ci_prompt(observation: Observation, cases: Sequence[Case] = ()) -> str:
     r"""Return the prompt for a job: the cases, the seven fields, and the question.
 
     It ends with a line break, so that a label stands at the beginning of a line: the candidates
-    are the literal :data:`larc.domains.ci.jobs.LABELS`. Every value is written in full. Nothing is cut
+    are the literal `larc.domains.ci.LABELS`. Every value is written in full. Nothing is cut
     to a length: a job whose names do not fit is for the scorer to refuse, with its limit. A value
     that the source does not have is written ``unknown``. Line breaks and other control characters
     are written as escapes.

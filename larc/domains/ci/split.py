@@ -95,7 +95,9 @@ def load_queue(name: str) -> dict[str, tuple[Window, Window]]:
     """
     try:
         if name == STANDARD:
-            text = files("larc.domains.ci").joinpath("standard_queue.yaml").read_text(encoding="utf-8")
+            text = (
+                files("larc.domains.ci").joinpath("standard_queue.yaml").read_text(encoding="utf-8")
+            )
         else:
             text = Path(name).read_text(encoding="utf-8")
         declared: Any = yaml.safe_load(text)

@@ -7,7 +7,7 @@ times its weight. On every sequence, for every ``i``, with ``N`` predictors:
 1. **Worst case.** ``excess <= (M ln N + 2 ln (M + 1)!) / 2``, where ``M`` is the most questions
    that were ever outstanding at once, the one being asked among them. It is known before any
    label, and it does not grow with the number of questions.
-2. **As it went.** For every component ``k`` (see `larc.stream.mixing.components`), with learning rate
+2. **As it went.** For every component ``k`` (see `mixing.components`), with learning rate
    ``r``, share ``a``, and ``C`` components in all, after ``n`` labels,
    ``excess <= (ln C + ln 2) / 2 + (ln N + (n - 1) ln 1/(1 - a + a/N)) / r + late(k)``.
    ``late(k)`` is what late labels cost, added up as they come in: what component and belief would
@@ -22,13 +22,13 @@ the questions that the predictor of the moment did not answer are the ones left 
 Why. Write ``m(q, x) = -1/2 ln sum_j q_j exp(-2 x_j)`` for weights ``q`` and losses ``x``.
 
 a. The forecaster mixes its predictors with some weights ``v`` and loses at most ``m(v, losses)``,
-   whatever happens: half-Brier is mixable at rate 2 (`larc.stream.mixing.brier_game`). Call it ``m``. A
+   whatever happens: half-Brier is mixable at rate 2 (`mixing.brier_game`). Call it ``m``. A
    question of weight ``w <= 1`` has losses ``w x``, and ``w m(v, x) <= m(v, w x)`` by Jensen.
 b. A predictor that is asleep is given the loss ``m``. With that, ``v`` restricted to those awake
    and renormalised mixes to the same ``m`` as ``v`` does, and ``m`` cancels on both sides of every
    bound below: only the questions that ``i`` answered remain (Freund, Schapire, Singer and
    Warmuth 1997; Chernov and Vovk 2009).
-c. In a chain (`larc.stream.mixing.chains`) no label is late, so weights updated by Bayes' rule telescope:
+c. In a chain (`mixing.chains`) no label is late, so weights updated by Bayes' rule telescope:
    ``sum m <= sum x_i + 1/2 ln 1/prior(i)``. Chain ``c`` has ``prior(i) = 1 / (N (c + 1)**2)``;
    summed over ``M`` chains this is 1. It has ``prior(mixture) = 1 - 1 / (c + 1)**2``, and the
    product of these over all chains is above 1/2: the forecaster loses at most ``ln 2 / 2`` more

@@ -47,7 +47,7 @@ class Components:
     starts
         How often a context's weights were started.
     late_belief, late
-        What late labels cost so far: the belief, and each component. See `larc.stream.mixing.bounds`.
+        What late labels cost so far: the belief, and each component. See `mixing.bounds`.
     """
 
     def __init__(

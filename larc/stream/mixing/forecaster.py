@@ -4,11 +4,11 @@ Every predictor gives probabilities when a question is asked; its label comes la
 later, and in any order. The forecaster mixes the predictions by Vovk's aggregating algorithm for
 the Brier game, with weights that know every label that has arrived and none that has not.
 
-One question passes through four small modules. `larc.stream.mixing.components` keeps weights over the
+One question passes through four small modules. `mixing.components` keeps weights over the
 predictors at several learning rates, with and without drift, common and by context, and a belief
-in each of these; `larc.stream.mixing.chains` guards against late labels; `larc.stream.mixing.brier_game` turns
-weights and predictions into one prediction; `larc.stream.mixing.sleep` says who is worth asking at all.
-`larc.stream.mixing.bounds` says what is promised, and proves it.
+in each of these; `mixing.chains` guards against late labels; `mixing.brier_game` turns
+weights and predictions into one prediction; `mixing.sleep` says who is worth asking at all.
+`mixing.bounds` says what is promised, and proves it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ class Forecaster:
         count, chosen = len(self.names), self.settings
         self.components = Components(count, chosen.rates, chosen.shares, chosen.contexts)
         self.chains = Chains(count)
-        self.schedule = SleepSchedule(count, chosen.sleep, [self.names.index(name) for name in free])
+        self.schedule = SleepSchedule(
+            count, chosen.sleep, [self.names.index(name) for name in free]
+        )
         self.trust = TrustRecord(self.names, chosen.contexts)
         self._groups: dict[tuple[str, ...], _Group] = {}
         self._pending: dict[str, Outstanding] = {}

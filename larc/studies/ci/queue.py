@@ -13,6 +13,7 @@ from larc.studies.ci.settings import CISettings
 # The shared ozone history begins under the repository's former name.
 RENAMED = {"apache/hadoop-ozone": "apache/ozone"}
 
+
 def audit_queue(settings: CISettings) -> Split:
     """Read the jobs and divide them into training and audit."""
     if settings.synthetic:

@@ -1,4 +1,4 @@
-"""The prefix intervention: update size crossed with parameter history, on early jobs of a CI run."""
+"""The prefix intervention: update size crossed with parameter history, on early CI jobs."""
 
 from larc.runs.evidence import EvidencePlan, Step
 from larc.studies.audited_run import settled

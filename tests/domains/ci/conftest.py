@@ -1,21 +1,11 @@
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from larc.domains.ci import Job
 from tests.github.fetches import fill
 from tests.github.github_server import GitHubServer
-
-
-@pytest.fixture(scope="session")
-def shared_data() -> Path:
-    default = Path(__file__).parents[2].parent / "shared" / "data"
-    path = Path(os.environ.get("LARC_SHARED_DATA", default))
-    if not path.is_dir():
-        pytest.skip("the shared data is not here")
-    return path
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from larc.domains.ci import PREDICTORS
 
 ROWS = 10_000
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "ci"
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "ci"
 PLACE = Path(os.environ.get("LARC_JOB_FILES", SHARED))
 KINDS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 FILES = sorted(path for path in PLACE.glob("*") if path.name.endswith(KINDS))
@@ -48,7 +48,7 @@ def replayed(path, seed):
     """Return what a process of its own says; no order of a set or a hash may show in it."""
     return subprocess.run(
         [sys.executable, "-c", SCRIPT, "ci", "baseline", str(path), "--json"],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env=os.environ | {"PYTHONHASHSEED": seed},
         capture_output=True,
         check=True,

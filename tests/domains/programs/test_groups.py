@@ -77,7 +77,7 @@ def test_the_split_of_a_group_cannot_be_chosen():
     with pytest.raises(FrozenInstanceError):
         group.split = "training"
     with pytest.raises(TypeError):
-        Group(group.family, group.pair, split="training")
+        Group(group.family, group.pair, split="training")  # type: ignore[call-arg]
 
 
 def test_candidates_are_distinct_and_fit_an_answer_of_31_bytes():

@@ -208,7 +208,10 @@ def test_predictors_put_to_sleep_leave_the_bound_as_it_is(stream, chosen):
         for name in names:
             question.predictions.setdefault(name, [1 / outcomes] * outcomes)
     sleepy = ForecasterSettings(
-        chosen.rates, chosen.shares, chosen.contexts, SleepSettings(floor=0.15, term=2, first=2, longest=8)
+        chosen.rates,
+        chosen.shares,
+        chosen.contexts,
+        SleepSettings(floor=0.15, term=2, first=2, longest=8),
     )
     forecaster = Forecaster(names, sleepy)
     played = play(forecaster, questions, obey=True)

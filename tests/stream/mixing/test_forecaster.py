@@ -12,7 +12,9 @@ from larc.stream.mixing.forecaster import Forecaster, ForecasterSettings
 from larc.stream.mixing.sleep import SleepSettings
 from tests.stream.mixing.forecasts import events, half_brier, names_of, play, skilled
 
-EVERYTHING = ForecasterSettings(contexts=3, sleep=SleepSettings(floor=0.05, term=8, first=8, longest=64))
+EVERYTHING = ForecasterSettings(
+    contexts=3, sleep=SleepSettings(floor=0.05, term=8, first=8, longest=64)
+)
 A, B = [0.9, 0.1], [0.2, 0.8]
 
 
@@ -209,8 +211,14 @@ def test_a_refusal_changes_nothing(act, message):
         (lambda: ForecasterSettings(rates=(3.0,)), "outside"),
         (lambda: ForecasterSettings(shares=(1.0,)), "outside"),
         (lambda: ForecasterSettings(contexts=-1), "negative"),
-        (lambda: Forecaster(["a"] * 1, ForecasterSettings(sleep=SleepSettings(floor=1.5))), "floor"),
-        (lambda: Forecaster(list("abc"), ForecasterSettings(sleep=SleepSettings(floor=0.4))), "lower it"),
+        (
+            lambda: Forecaster(["a"] * 1, ForecasterSettings(sleep=SleepSettings(floor=1.5))),
+            "floor",
+        ),
+        (
+            lambda: Forecaster(list("abc"), ForecasterSettings(sleep=SleepSettings(floor=0.4))),
+            "lower it",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(make, message):

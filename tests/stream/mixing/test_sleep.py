@@ -76,7 +76,10 @@ def test_evidence_for_it_keeps_a_predictor_awake():
         ([1.0, 0.0], [0.0, 0.1], (0.0, 0.0)),  # it is not trusted yet, but better
         ([1.0, 0.0], [0.0, -1.0], (0.0, 0.5)),  # it is trusted in some context
     ):
-        assert serve(SleepSchedule(2, SleepSettings(0.1, 4, 8, 20), []), weights, gains, 40, peaks) == []
+        assert (
+            serve(SleepSchedule(2, SleepSettings(0.1, 4, 8, 20), []), weights, gains, 40, peaks)
+            == []
+        )
 
 
 def test_the_last_one_awake_stays():

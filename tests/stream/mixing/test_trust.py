@@ -79,8 +79,10 @@ def test_a_saved_state_of_before_turns_had_contexts_is_still_read():
     old = forecaster.state()
     trust = old["trust"]
     earlier = [{k: v for k, v in one.items() if k != "context"} for one in trust["turns"]]
+    settings = {k: v for k, v in old["settings"].items() if k != "sleep"} | {"naps": None}
     old = {
         **old,
+        "settings": settings,
         "format": 1,
         "trust": {"sums": [*trust["sums"], [0, 0]], "asked": 1, "labels": 1, "leader": 1}
         | {"turns": earlier},
