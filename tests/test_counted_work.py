@@ -10,7 +10,8 @@ import pytest
 
 import larc
 from larc.domains.programs import build_episodes, split_groups, to_task
-from larc.stream import Ask, Item, PlainPrompter, Strategy, order_events
+from larc.stream import Ask, Question, Recorded, Strategy, order_events
+from larc.stream.question import labels_of, questions_of
 from larc.stream.session import Session
 
 KINDS = ("below", "mixer", "head", "backward")
@@ -33,21 +34,33 @@ def group_prediction(substrate, boundary, rule=None):
 
 
 def replay(substrate):
-    """Twelve jobs in three batches, labels late; a path that rests, one that learns, one tenth."""
+    """Twelve jobs in three batches, late labels; strategies: reset, carry, a tenth."""
     jobs = [
-        Item(f"{n:02}", n // 4, n // 4 + 2, ("pass", "fail"), n % 2, prompt=f"job {n}: ")
+        Recorded(
+            Question(f"{n:02}", ("pass", "fail"), f"job {n}: "),
+            asked=n // 4,
+            arrives=n // 4 + 2,
+            label=n % 2,
+        )
         for n in range(12)
     ]
-    paths = [Strategy("reset", retention="reset"), Strategy("carry"), Strategy("tenth", scale=0.1)]
+    strategies = [
+        Strategy("reset", retention="reset"),
+        Strategy("carry"),
+        Strategy("tenth", scale=0.1),
+    ]
     slow = larc.SlowState.initial(substrate, seed=1, boundary=2)
-    session = Session(larc.Learner(substrate, slow), paths, PlainPrompter(), seed=1)
+    session = Session(larc.Learner(substrate, slow), strategies, seed=1)
     for event in order_events(
         jobs,
         asked=lambda job: job.asked,
         arrives=lambda job: job.arrives,
         identifier=lambda job: job.name,
     ):
-        (session.ask if isinstance(event, Ask) else session.arrive)(event.items)
+        if isinstance(event, Ask):
+            session.ask(questions_of(event.items))
+        else:
+            session.learn(labels_of(event.items))
 
 
 JOBS = {

@@ -341,5 +341,5 @@ def read_all(directory):
 
 def test_httpx_is_asked_for_by_name(server, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(LarcError, match=r"pip install 'larc\[studies\]'"):
+    with pytest.raises(LarcError, match=r"pip install 'larc-lm\[studies\]'"):
         fetch(server, tmp_path / "jobs.jsonl")

@@ -11,6 +11,7 @@ import pytest
 from larc.domains.ci import read_jobs
 from larc.errors import LarcError
 from larc.github import partial as partial_module
+from larc.io.files import atomic_write
 from tests.github.fetches import TOKEN, Clock, expected, fetch, fill, names, rows
 from tests.github.github_server import START, GitHubServer, Hold, make_jobs, make_run, refuse
 
@@ -167,7 +168,7 @@ def test_stopping_at_any_write_rename_or_removal_loses_nothing(
 
         return step
 
-    write, path = partial_module.atomic_write, partial_module.Path
+    write, path = atomic_write, Path
     for place in range(1, 100):
         left = place
         with monkeypatch.context() as patch:

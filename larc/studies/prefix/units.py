@@ -1,9 +1,9 @@
 """The units of the prefix intervention, for each seed and repository of a CI run.
 
 `Repeat` replays the run's own strategies and must give the probabilities that the run saved;
-`Added` replays the strategies added here. They are replayed apart because energies depend in their last
-bits on what shares a batch: only the run's own strategies, all of them together, give its own
-numbers again.
+`Added` replays the strategies added here. They are replayed apart because energies depend in
+their last bits on what shares a batch: only the run's own strategies, all of them together, give
+its own numbers again.
 """
 
 from __future__ import annotations

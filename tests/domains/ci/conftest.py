@@ -1,11 +1,8 @@
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from larc.domains.ci import Job
-from tests.github.fetches import fill
-from tests.github.github_server import GitHubServer
 
 
 @pytest.fixture
@@ -35,17 +32,3 @@ def make_row() -> Callable[..., dict[str, object]]:
 def make_job() -> Callable[..., Job]:
     base = Job("o/r", 5, "ci.yml", "CI", "push", "build", "c0ffee", 100, 110, 0, 1, 3, 1)
     return lambda **changes: base._replace(**changes)
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def server() -> Iterator[GitHubServer]:
-    with GitHubServer() as server:
-        fill(server, 6)
-        yield server
