@@ -97,7 +97,7 @@ def plain(stream: Stream, rate: float) -> float:
 @dataclass
 class Outcome:
     forecaster: Forecaster
-    own: float = 0.0
+    loss: float = 0.0
     averaged: float = 0.0
     answers: int = 0
     seconds: float = 0.0
@@ -111,17 +111,17 @@ def follow(stream: Stream, settings: ForecasterSettings) -> Outcome:
     titles = [f"{job:06d}" for job in range(len(rows))]
     places = [f"c{context}" for context in stream.contexts.tolist()]
     labels = stream.labels.tolist()
-    said = {}
+    forecasts = {}
     begin = time.process_time()
     for asked, arrived in stream.events:
         for job in asked:
             awake = {name: rows[job][name] for name in forecaster.awake}
-            said[job] = forecaster.predict(titles[job], awake, places[job])
+            forecasts[job] = forecaster.predict(titles[job], awake, places[job])
         forecaster.learn([(titles[job], labels[job]) for job in arrived])
     outcome.seconds = time.process_time() - begin
-    for job, forecast in said.items():
+    for job, forecast in forecasts.items():
         average = sum(weight * rows[job][name] for name, weight in forecast.weights.items())
-        outcome.own += half_brier(np.array(forecast.probabilities), labels[job])
+        outcome.loss += half_brier(np.array(forecast.probabilities), labels[job])
         outcome.averaged += half_brier(np.asarray(average), labels[job])
         outcome.answers += len(forecast.weights)
     return outcome
@@ -145,11 +145,11 @@ def main() -> None:
             best,
             stream.oracle() - best,
             plain(stream, 1.0) - best,
-            full.own - best,
+            full.loss - best,
             limit.start + limit.late,
             limit.worst,
             full.averaged - best,
-            outcome.own - best,
+            outcome.loss - best,
         )
         print(f"{name:34s}" + "".join(f"{number:9.1f}" for number in numbers), end="")
         print(f"{outcome.answers / shape.jobs:9.1f}{shape.jobs / full.seconds:13.0f}")

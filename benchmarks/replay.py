@@ -66,15 +66,15 @@ def play(substrate: Substrate, boundary: int, jobs: list[Job], only: list[str]) 
     # Activations below the boundary are kept for reuse; a replay has to make its own.
     substrate._below_cache.clear()
     substrate._below_held = 0
-    one, said = session(substrate, boundary), {}
+    one, collected = session(substrate, boundary), {}
     for event in ordered([recorded_job(job) for job in jobs]):
         if isinstance(event, Ask):
             for path, answers in one.ask(questions_of(event.items), only).items():
                 for item, answer in zip(event.items, answers, strict=True):
-                    said[path, item.name] = answer
+                    collected[path, item.name] = answer
         else:
             one.learn(labels_of(event.items), only)
-    return said
+    return collected
 
 
 def shared(substrate: Substrate, boundary: int, count: int, repetitions: int) -> None:
@@ -108,7 +108,7 @@ def shared(substrate: Substrate, boundary: int, count: int, repetitions: int) ->
         )
     pairs = zip(alone.seconds, base.seconds, strict=True)
     ratios = ", ".join(f"{a / b:.2f}" for a, b in pairs)
-    difference = max(float(np.abs(apart[key] - own).max()) for key, own in together.items())
+    difference = max(float(np.abs(apart[key] - answer).max()) for key, answer in together.items())
     print(
         f"repetition by repetition: {ratios}; largest difference of a probability {difference:.1e}"
     )

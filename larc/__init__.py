@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from larc.errors import LarcError
     from larc.exporting import export_state
+    from larc.feedback import CandidateLosses, Label
     from larc.interventions import Evaluation, Predictions, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
     from larc.residual import Factors
     from larc.rules import SGD, Descent, UpdateRule
-    from larc.scoring import CandidateLosses, Label, Limits
+    from larc.scoring import Limits
     from larc.state import SlowState
     from larc.stream.controller import Controller
     from larc.stream.prompter import PlainPrompter, Prompter
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "SGD": "larc.rules",
     "AdamW": "larc.training.base",
-    "CandidateLosses": "larc.scoring",
+    "CandidateLosses": "larc.feedback",
     "Controller": "larc.stream.controller",
     "Descent": "larc.rules",
     "Episode": "larc.learner",
     "Evaluation": "larc.interventions",
     "Factors": "larc.residual",
     "Identity": "larc.substrate",
-    "Label": "larc.scoring",
+    "Label": "larc.feedback",
     "LarcError": "larc.errors",
     "Learner": "larc.learner",
     "Limits": "larc.scoring",

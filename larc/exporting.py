@@ -98,8 +98,8 @@ def export_state(
         )
     residual = _checked(substrate, residual_of(state), to)
     write = _write_peft if to == "peft" else _write_merged
-    with atomic_directory(out) as place, quiet_unless_terminal():
-        difference = _difference(substrate, residual, write(substrate, residual, place))
+    with atomic_directory(out) as directory, quiet_unless_terminal():
+        difference = _difference(substrate, residual, write(substrate, residual, directory))
     return Exported(Path(out), to, difference)
 
 
@@ -152,7 +152,7 @@ def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
     return Residual(residual.factors.to(substrate.device), 0, residual.substrate)
 
 
-def _write_peft(substrate: Substrate, residual: Residual, place: Path) -> Any:
+def _write_peft(substrate: Substrate, residual: Residual, directory: Path) -> Any:
     """Write the adapter, and return a copy of the model with it."""
     try:
         from peft import LoraConfig, PeftModel
@@ -171,23 +171,23 @@ def _write_peft(substrate: Substrate, residual: Residual, place: Path) -> Any:
         inference_mode=True,
         base_model_name_or_path=substrate.name,
     )
-    config.save_pretrained(str(place))
+    config.save_pretrained(str(directory))
     tensors = {
         f"base_model.model.{name}.lora_embedding_A": factors.A @ table.float().T,
         f"base_model.model.{name}.lora_embedding_B": factors.B,
     }
-    kept = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
-    save_file(kept, place / "adapter_model.safetensors", metadata={"format": "pt"})
+    contiguous = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
+    save_file(contiguous, directory / "adapter_model.safetensors", metadata={"format": "pt"})
     lineage = {"substrate": substrate.identity.parts, "residual": {"rank": factors.rank}}
-    (place / LINEAGE_FILE).write_text(json.dumps(lineage, indent=1) + "\n", encoding="utf-8")
+    (directory / LINEAGE_FILE).write_text(json.dumps(lineage, indent=1) + "\n", encoding="utf-8")
     with warnings.catch_warnings():
         # PEFT warns that a tied head is not adapted; that it is not is what is wanted.
         warnings.filterwarnings("ignore", message=".*tie_word_embeddings")
         # A copy, because PEFT puts its layers into the model it is given.
-        return PeftModel.from_pretrained(copy.deepcopy(substrate.model), str(place))
+        return PeftModel.from_pretrained(copy.deepcopy(substrate.model), str(directory))
 
 
-def _write_merged(substrate: Substrate, residual: Residual, place: Path) -> Any:
+def _write_merged(substrate: Substrate, residual: Residual, directory: Path) -> Any:
     """Write the model, and return it as it is read back."""
     from transformers import AutoModelForCausalLM
 
@@ -205,9 +205,9 @@ def _write_merged(substrate: Substrate, residual: Residual, place: Path) -> Any:
     plain.config = copy.deepcopy(model.config)
     for config in (plain.config, plain.config.get_text_config()):
         config.tie_word_embeddings = False
-    plain.save_pretrained(str(place), state_dict=weights)
-    substrate.tokenizer.save_pretrained(str(place))
-    return AutoModelForCausalLM.from_pretrained(str(place), dtype=substrate.dtype)
+    plain.save_pretrained(str(directory), state_dict=weights)
+    substrate.tokenizer.save_pretrained(str(directory))
+    return AutoModelForCausalLM.from_pretrained(str(directory), dtype=substrate.dtype)
 
 
 def _embedding(substrate: Substrate) -> tuple[str, Tensor]:
@@ -226,9 +226,9 @@ def _plain_weights(model: Any) -> dict[str, Tensor]:
     for name, module in model.named_modules():
         if hasattr(module, "get_delta_weight"):
             for adapter in module.active_adapters:
-                own = weights[f"{name}.weight"]
+                weight = weights[f"{name}.weight"]
                 delta = module.get_delta_weight(adapter).detach()
-                weights[f"{name}.weight"] = (own.float() + delta.float()).to(own.dtype)
+                weights[f"{name}.weight"] = (weight.float() + delta.float()).to(weight.dtype)
     return weights
 
 
@@ -241,8 +241,8 @@ def _difference(substrate: Substrate, residual: Residual, loaded: Any) -> float:
     tokens = torch.linspace(0, vocabulary - 1, length, device=substrate.device).long()[None]
     embedded = apply_residual(model.get_input_embeddings()(tokens), residual.factors)
     live = model(inputs_embeds=embedded, use_cache=False).logits.float()
-    found = loaded.to(substrate.device).eval()(input_ids=tokens, use_cache=False).logits.float()
-    difference = float((found - live).square().mean().sqrt() / live.std())
+    exported = loaded.to(substrate.device).eval()(input_ids=tokens, use_cache=False).logits.float()
+    difference = float((exported - live).square().mean().sqrt() / live.std())
     if not difference <= _TOLERANCE[substrate.dtype]:
         raise LarcError(
             f"the export would differ from the state by {difference:.2g} of the logits' spread, so "

@@ -22,9 +22,10 @@ from larc.evaluation import (
     group_weights,
     retention_gain,
 )
+from larc.feedback import CandidateLosses
 from larc.learner import Learner
 from larc.rules import UpdateRule
-from larc.scoring import CandidateLosses, Limits
+from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
@@ -68,7 +69,7 @@ def predict(
     ledger = substrate.ledger
     seeds = [np.random.SeedSequence([seed, number]) for number in range(len(tasks))]
     real = [learner.begin() for _ in tasks]
-    sham = [learner.begin(int(own.generate_state(1, np.uint64)[0])) for own in seeds]
+    sham = [learner.begin(int(sequence.generate_state(1, np.uint64)[0])) for sequence in seeds]
     evaluations = [0] * len(tasks)
     with ledger.operation("support"):
         for _ in range(inner_steps):

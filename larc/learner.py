@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 
 from larc.errors import LarcError
+from larc.feedback import CandidateLosses, Feedback, Label
 from larc.io.states import load_state, save_state, whole
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors, apply_correction, apply_residual, checked_seed
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import (
-    CandidateLosses,
     EncodedQuestion,
-    Feedback,
-    Label,
     Limits,
     ask,
     chunks,
@@ -221,7 +219,7 @@ class Learner:
                     f"episode {number} is bound to {episode.rule}; "
                     "use the learner it was begun from."
                 )
-        feedback = [_as_list(own) for _, own in updates]
+        feedback = [_as_list(pieces) for _, pieces in updates]
         # Episodes that have not moved yet are at one state, and can share what is computed there.
         share_key = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
         objective = FeedbackObjective.of(
@@ -259,11 +257,11 @@ class Learner:
             "slow": (self.slow.digest, "another slow state of the same version"),
             "rule": (rule_facts(self.rule), "another update rule"),
         }
-        for fact, (own, problem) in expected.items():
-            if facts.get(fact) != own:
+        for fact, (wanted, problem) in expected.items():
+            if facts.get(fact) != wanted:
                 raise LarcError(
-                    f"{path} is bound to {problem} ({facts.get(fact)}, and this learner has {own});"
-                    " resume it with the learner it was begun from."
+                    f"{path} is bound to {problem} ({facts.get(fact)}, and this learner has "
+                    f"{wanted}); resume it with the learner it was begun from."
                 )
         factors = Factors(tensors["A"], tensors["B"]).to(self.substrate.device)
         if factors.A.shape != self.slow.factors.A.shape:
@@ -330,19 +328,19 @@ class Learner:
 
     def _check_together(self, episodes: Sequence[Episode]) -> None:
         """Refuse episodes that cannot be computed in one batch of this learner."""
-        own = self.slow
+        expected = self.slow
         for number, episode in enumerate(episodes):
             slow = episode.slow
-            if (slow.substrate, slow.boundary) != (own.substrate, own.boundary):
+            if (slow.substrate, slow.boundary) != (expected.substrate, expected.boundary):
                 raise LarcError(
                     f"episode {number} belongs to another substrate or boundary; "
                     "use the learner it was begun from."
                 )
-            if episode.factors.A.shape != own.factors.A.shape:
+            if episode.factors.A.shape != expected.factors.A.shape:
                 raise LarcError(
                     f"episode {number} has factors of rank {episode.factors.rank} and width "
-                    f"{episode.factors.width}; this learner has {own.factors.rank} and "
-                    f"{own.factors.width}."
+                    f"{episode.factors.width}; this learner has {expected.factors.rank} and "
+                    f"{expected.factors.width}."
                 )
 
 

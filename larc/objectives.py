@@ -10,8 +10,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from larc.feedback import Feedback
 from larc.residual import Factors
-from larc.scoring import EncodedQuestion, Feedback, Limits, ask, chunks, energies
+from larc.scoring import EncodedQuestion, Limits, ask, chunks, energies
 from larc.substrate.frozen import Substrate
 
 
@@ -49,8 +50,8 @@ class FeedbackObjective:
         share_key: Sequence[Hashable] | None = None,
     ) -> FeedbackObjective:
         """Collect the feedback of each episode, refusing what cannot be scored."""
-        pieces = tuple(piece for own in feedback for piece in own)
-        owners = tuple(number for number, own in enumerate(feedback) for _ in own)
+        pieces = tuple(piece for items in feedback for piece in items)
+        owners = tuple(number for number, items in enumerate(feedback) for _ in items)
         questions = tuple(ask(substrate, p.prompt, p.candidates, limits) for p in pieces)
         marks = tuple(range(len(feedback)) if share_key is None else share_key)
         return FeedbackObjective(
@@ -59,16 +60,16 @@ class FeedbackObjective:
 
     def select(self, episodes: Sequence[int]) -> FeedbackObjective:
         """Return the objective of some of the episodes, in the order given."""
-        own: dict[int, list[int]] = {episode: [] for episode in episodes}
+        by_episode: dict[int, list[int]] = {episode: [] for episode in episodes}
         for piece, owner in enumerate(self.owners):
-            if owner in own:
-                own[owner].append(piece)
-        pieces = [piece for episode in episodes for piece in own[episode]]
+            if owner in by_episode:
+                by_episode[owner].append(piece)
+        pieces = [piece for episode in episodes for piece in by_episode[episode]]
         return replace(
             self,
             feedback=tuple(self.feedback[piece] for piece in pieces),
             questions=tuple(self.questions[piece] for piece in pieces),
-            owners=tuple(number for number, e in enumerate(episodes) for _ in own[e]),
+            owners=tuple(number for number, e in enumerate(episodes) for _ in by_episode[e]),
             episodes=len(episodes),
             share_key=tuple(self.share_key[episode] for episode in episodes),
         )
@@ -83,9 +84,9 @@ class FeedbackObjective:
         for chunk in chunks(self.substrate, self.questions):
             owners = [self.owners[piece] for piece in chunk]
             scores = self._energies(factors, [self.questions[piece] for piece in chunk], owners)
-            own = torch.stack([self._loss(p, s) for p, s in zip(chunk, scores, strict=True)])
+            parts = torch.stack([self._loss(p, s) for p, s in zip(chunk, scores, strict=True)])
             into = torch.tensor(owners, device=total.device)
-            total = total.index_add(0, into, own)
+            total = total.index_add(0, into, parts)
         return total
 
     def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
@@ -99,14 +100,14 @@ class FeedbackObjective:
         with torch.inference_mode(False), torch.enable_grad():
             total = torch.zeros(self.episodes, device=factors.A.device)
             slopes = factors.map(torch.zeros_like)
-            share_key: dict[tuple[int, int], list[list[int]]] = {}
+            by_shape: dict[tuple[int, int], list[list[int]]] = {}
             for pieces in self._reads(factors):
                 candidates = len(self.questions[pieces[0]].candidates)
                 # What is differentiated together goes through the same backwards.
-                share_key.setdefault((min(len(pieces), candidates + 1), candidates), []).append(
+                by_shape.setdefault((min(len(pieces), candidates + 1), candidates), []).append(
                     pieces
                 )
-            for reads in share_key.values():
+            for reads in by_shape.values():
                 for chunk in chunks(self.substrate, [self.questions[p[0]] for p in reads]):
                     self._add_chunk(factors, [reads[index] for index in chunk], total, slopes)
         return total, slopes
@@ -132,7 +133,7 @@ class FeedbackObjective:
         # A copy for each read, so that each read has a gradient of its own.
         leaf = factors.at(torch.tensor(owners, device=device)).leaf()
         scores = torch.stack(self._energies(leaf, [self.questions[pieces[0]] for pieces in reads]))
-        pieces = [(read, piece) for read, own in enumerate(reads) for piece in own]
+        pieces = [(read, piece) for read, members in enumerate(reads) for piece in members]
         at = scores.detach()[[read for read, _ in pieces]].requires_grad_()
         losses = torch.stack([self._loss(p, row) for (_, p), row in zip(pieces, at, strict=True)])
         (weights,) = torch.autograd.grad(losses.sum(), at)  # each piece's slopes at the energies
@@ -142,9 +143,11 @@ class FeedbackObjective:
         most, candidates = max(map(len, reads)), scores.shape[1]
         if most <= candidates:
             # One backward for the first piece of every read, one for the second, and so on.
-            place = torch.tensor([n for own in reads for n in range(len(own))], device=device)
+            order = torch.tensor(
+                [n for members in reads for n in range(len(members))], device=device
+            )
             for number in range(most):
-                chosen = (place == number).nonzero()[:, 0]
+                chosen = (order == number).nonzero()[:, 0]
                 pulled = self._pulled(leaf, scores, weights[chosen], last=number == most - 1)
                 _add(slopes, into[chosen], pulled)
             return
@@ -153,8 +156,8 @@ class FeedbackObjective:
             unit = torch.zeros_like(scores)
             unit[:, candidate] = 1
             pulled = self._pulled(leaf, scores, unit, last=candidate == candidates - 1)
-            own, share = pulled.at(source), weights[:, candidate, None, None]
-            _add(slopes, into, Factors(share * own.A, share * own.B))
+            gradient, share = pulled.at(source), weights[:, candidate, None, None]
+            _add(slopes, into, Factors(share * gradient.A, share * gradient.B))
 
     def _pulled(self, leaf: Factors, scores: Tensor, weights: Tensor, *, last: bool) -> Factors:
         """Return the gradient of weighted energies at each read's own factors."""
@@ -201,15 +204,15 @@ class Precomputed:
 
     objective: FeedbackObjective
     factors: Factors
-    found: tuple[Tensor, Factors]
+    computed: tuple[Tensor, Factors]
 
     def losses(self, factors: Factors) -> Tensor:
         """Return each episode's loss."""
-        return self.found[0] if factors is self.factors else self.objective.losses(factors)
+        return self.computed[0] if factors is self.factors else self.objective.losses(factors)
 
     def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
         """Return each episode's loss and its gradient."""
-        return self.found if factors is self.factors else self.objective.gradients(factors)
+        return self.computed if factors is self.factors else self.objective.gradients(factors)
 
     def select(self, episodes: Sequence[int]) -> FeedbackObjective:
         """Return the objective of some of the episodes; they are asked elsewhere."""

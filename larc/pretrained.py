@@ -30,11 +30,11 @@ def write_layout(directory: Path, states: Sequence[tuple[About, bytes]]) -> None
     Examples
     --------
     >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp())
-    >>> write_layout(place, [({"seed": 7}, b"first"), ({"seed": 8}, b"second")])
-    >>> sorted(path.name for path in place.iterdir())
+    >>> directory = Path(tempfile.mkdtemp())
+    >>> write_layout(directory, [({"seed": 7}, b"first"), ({"seed": 8}, b"second")])
+    >>> sorted(path.name for path in directory.iterdir())
     ['config.json', 'model.safetensors', 'seed-8.safetensors']
-    >>> read_layout(place, seed=8)[1:]
+    >>> read_layout(directory, seed=8)[1:]
     ({'seed': 8}, b'second')
     """
     listed = []
@@ -84,14 +84,14 @@ def find(source: str | Path, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        found = snapshot_download(
+        directory = snapshot_download(
             str(source), revision=revision, allow_patterns=[CONFIG, "*.safetensors"]
         )
     except Exception as error:  # of the network, the server, the name, the disk
         raise LarcError(
             f"{source} is no directory, and could not be had from the Hub ({reason(error)})."
         ) from error
-    return Path(found)
+    return Path(directory)
 
 
 def _config(path: Path) -> Any:

@@ -10,7 +10,6 @@ mask gets one plain row per candidate. Both are only ways to lay out rows; the r
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,7 @@ from larc.errors import LarcError
 from larc.residual import Factors, apply_residual
 from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row
-from larc.tasks import checked_candidates, checked_losses
+from larc.tasks import checked_candidates
 
 Layout = Literal["packed", "plain"]
 # Tokens are small; the substrate keeps those of this many questions.
@@ -253,7 +252,7 @@ class _Gather:
         self.length = length
         self.place_of: dict[int, int] = {}
         self.tokens: list[list[int]] = []
-        self.entries: list[tuple[int, int, int]] = []  # place, slot, candidate
+        self.entries: list[tuple[int, int, int]] = []  # index, slot, candidate
         self.lengths: list[int] = []
         self.counts: list[int] = []
 
@@ -264,11 +263,11 @@ class _Gather:
             self.lengths.append(len(candidate))
             for column, token in zip(answer.columns, candidate, strict=True):
                 flat = (start + answer.row) * self.length + column
-                place = self.place_of.setdefault(flat, len(self.tokens))
-                if place == len(self.tokens):
+                index = self.place_of.setdefault(flat, len(self.tokens))
+                if index == len(self.tokens):
                     self.tokens.append([])
-                self.entries.append((place, len(self.tokens[place]), number))
-                self.tokens[place].append(token)
+                self.entries.append((index, len(self.tokens[index]), number))
+                self.tokens[index].append(token)
 
     def places(self, device: torch.device) -> Tensor:
         return torch.tensor(list(self.place_of), device=device)
@@ -277,9 +276,9 @@ class _Gather:
         width = max(map(len, self.tokens))
         padded = [tokens + [0] * (width - len(tokens)) for tokens in self.tokens]
         device = logits.device
-        found = _log_probabilities(logits, torch.tensor(padded, device=device))
+        table = _log_probabilities(logits, torch.tensor(padded, device=device))
         entries = torch.tensor(self.entries, device=device)
-        values = found.reshape(-1).index_select(0, entries[:, 0] * width + entries[:, 1])
+        values = table.reshape(-1).index_select(0, entries[:, 0] * width + entries[:, 1])
         lengths = torch.tensor(self.lengths, device=device)
         sums = values.new_zeros(len(self.lengths)).index_add(0, entries[:, 2], values)
         return list((sums / lengths).split(self.counts))
@@ -287,9 +286,9 @@ class _Gather:
 
 def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
     """Return the log-probability of each place's tokens, ``[places, width]``."""
-    found: Tensor
-    found, _ = _LogProbabilities.apply(logits, tokens)  # type: ignore[no-untyped-call]  # by torch
-    return found
+    result: Tensor
+    result, _ = _LogProbabilities.apply(logits, tokens)  # type: ignore[no-untyped-call]  # by torch
+    return result
 
 
 class _LogProbabilities(torch.autograd.Function):
@@ -358,70 +357,3 @@ def label_cross_entropy(scores: Tensor, index: int) -> Tensor:
     tensor(1.3863)
     """
     return -scores.log_softmax(-1)[index]
-
-
-@dataclass(frozen=True)
-class CandidateLosses:
-    """Feedback that gives a loss for every candidate; an episode lowers the expected one.
-
-    Examples
-    --------
-    >>> CandidateLosses("2+2=", ["4", "5"], [0, 1]).losses
-    (0.0, 1.0)
-    """
-
-    prompt: str
-    candidates: Sequence[str]
-    losses: Sequence[float]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", checked_candidates(self.candidates))
-        object.__setattr__(self, "losses", checked_losses(self.losses, len(self.candidates)))
-
-    def loss(self, scores: Tensor) -> Tensor:
-        """Return the expected loss at these energies."""
-        return expected_risk(scores, self.losses)
-
-
-@dataclass(frozen=True)
-class Label:
-    """Feedback that names the right candidate; an episode raises its probability.
-
-    ``offsets`` are added to the energies first: a fixed bias per candidate, as a calibration fits.
-
-    Examples
-    --------
-    >>> Label("2+2=", ["4", "5"], 2)
-    Traceback (most recent call last):
-    ...
-    larc.errors.LarcError: index 2 names no candidate; give 0 to 1.
-    """
-
-    prompt: str
-    candidates: Sequence[str]
-    index: int
-    offsets: Sequence[float] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", checked_candidates(self.candidates))
-        if self.offsets:
-            offsets = checked_losses(self.offsets, len(self.candidates), "offsets")
-            object.__setattr__(self, "offsets", offsets)
-        try:
-            index = -1 if isinstance(self.index, bool) else operator.index(self.index)
-        except TypeError:
-            index = -1
-        object.__setattr__(self, "index", index if index >= 0 else self.index)
-        if not 0 <= index < len(self.candidates):
-            raise LarcError(
-                f"index {self.index} names no candidate; give 0 to {len(self.candidates) - 1}."
-            )
-
-    def loss(self, scores: Tensor) -> Tensor:
-        """Return the cross-entropy of the label at these energies."""
-        if self.offsets:
-            scores = scores + torch.tensor(self.offsets, device=scores.device)
-        return label_cross_entropy(scores, self.index)
-
-
-Feedback = CandidateLosses | Label

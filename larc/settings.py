@@ -87,15 +87,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def convert(name: str, hint: Any, value: Any, least: int | None = None) -> Any:
     """Return a value as the type that a field declares, or say what the field takes."""
     try:
-        made = _converted(hint, value)
-        if least is not None and any(n < least for n in (made if type(made) is tuple else [made])):
+        result = _converted(hint, value)
+        if least is not None and any(
+            n < least for n in (result if type(result) is tuple else [result])
+        ):
             raise ValueError
     except (TypeError, ValueError, OverflowError, RecursionError):
         # Not all of it: a few lines of YAML can stand for more than a machine holds.
         shown = reprlib.repr(value)
         takes = describe(hint) + ("" if least is None else f", {least} or more")
         raise LarcError(f"setting {name!r} got {shown}; it takes {takes}.") from None
-    return made
+    return result
 
 
 def _converted(hint: Any, value: Any) -> Any:

@@ -197,19 +197,19 @@ class SlowState:
         --------
         >>> import tempfile
         >>> from larc.substrate import load_substrate
-        >>> tiny, place = load_substrate("tiny"), Path(tempfile.mkdtemp()) / "slow"
+        >>> tiny, directory = load_substrate("tiny"), Path(tempfile.mkdtemp()) / "slow"
         >>> slow = SlowState.initial(tiny, seed=1)
-        >>> slow.save_pretrained(place)
-        >>> sorted(path.name for path in place.iterdir())
+        >>> slow.save_pretrained(directory)
+        >>> sorted(path.name for path in directory.iterdir())
         ['README.md', 'config.json', 'model.safetensors']
-        >>> SlowState.from_pretrained(place, substrate=tiny).digest == slow.digest
+        >>> SlowState.from_pretrained(directory, substrate=tiny).digest == slow.digest
         True
         """
-        with atomic_directory(directory) as place:
-            write_layout(place, [(self.about, self.to_bytes())])
+        with atomic_directory(directory) as scratch:
+            write_layout(scratch, [(self.about, self.to_bytes())])
             what, where = self.place
             card = _CARD.format(**self.about, what=what, where=where)
-            atomic_write(place / "README.md", card.encode())
+            atomic_write(scratch / "README.md", card.encode())
 
     @staticmethod
     def from_pretrained(

@@ -34,9 +34,9 @@ def ways() -> list[list[list[str]]]:
     """Ways to bring a browser, each a list of commands: the system's package, or playwright's."""
     packaged = [["apt-get", "-qq", "update"]]
     packaged += [["apt-get", "-qq", "install", "-y", "--no-install-recommends", PACKAGE]]
-    own = [[sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]]
+    downloaded = [[sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]]
     # Only who may install packages anyway is spared the download of a browser for one user.
-    return [packaged, own] if os.geteuid() == 0 and shutil.which("apt-get") else [own]
+    return [packaged, downloaded] if os.geteuid() == 0 and shutil.which("apt-get") else [downloaded]
 
 
 def main() -> None:

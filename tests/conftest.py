@@ -31,10 +31,12 @@ def smollm2():
 
 @pytest.fixture(scope="session")
 def shared_data():
-    place = Path(os.environ.get("LARC_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not place.is_dir():
+    directory = Path(
+        os.environ.get("LARC_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data")
+    )
+    if not directory.is_dir():
         pytest.skip("needs the shared data sets")
-    return place
+    return directory
 
 
 @pytest.fixture(scope="session")

@@ -43,8 +43,8 @@ def named(page):
 
 
 def blocks(page: Path) -> list[Block]:
-    found = _BLOCK.finditer(page.read_text(encoding="utf-8"))
-    return [Block(one["language"], one["mark"] or "", one["text"]) for one in found]
+    matches = _BLOCK.finditer(page.read_text(encoding="utf-8"))
+    return [Block(one["language"], one["mark"] or "", one["text"]) for one in matches]
 
 
 def perform(command: str, monkeypatch) -> None:
@@ -102,8 +102,8 @@ def _check_pip(arguments: list[str]) -> None:
 
 def _check_python(arguments: list[str]) -> None:
     if arguments[0] == "-m" and (ROOT / arguments[1].split(".")[0]).is_dir():
-        place = ROOT / arguments[1].replace(".", "/")
-        assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), arguments
+        module = ROOT / arguments[1].replace(".", "/")
+        assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), arguments
 
 
 _CHECKERS = {

@@ -109,14 +109,14 @@ EXPECTED = {
 def test_a_reference_job_costs_what_it_cost(job):
     substrate = larc.load_substrate("tiny")
     JOBS[job](substrate)
-    found = {}
+    counted = {}
     for kind in KINDS:
         entry = dataclasses.astuple(substrate.ledger.total(kind))[:2]
         if entry[0]:
-            found[kind] = entry
+            counted[kind] = entry
     expected = EXPECTED[job]
-    assert set(found) == set(expected)
+    assert set(counted) == set(expected)
     for kind, numbers in expected.items():
-        for was, now in zip(numbers, found[kind], strict=True):
-            assert now <= 1.1 * was, f"{job}: {kind} takes {found[kind]}, it took {numbers}"
-            assert now >= was, f"{job}: {kind} takes only {found[kind]}; write that down"
+        for was, now in zip(numbers, counted[kind], strict=True):
+            assert now <= 1.1 * was, f"{job}: {kind} takes {counted[kind]}, it took {numbers}"
+            assert now >= was, f"{job}: {kind} takes only {counted[kind]}; write that down"

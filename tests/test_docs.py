@@ -64,8 +64,8 @@ def test_marked_commands_do_what_the_page_says(page, tmp_path, monkeypatch, caps
         for command in block.commands if block.mark == "run" else ():
             perform(command, monkeypatch)
     assert "Traceback" not in capsys.readouterr().err
-    for made in tmp_path.glob("runs/*"):
-        assert (made / "report.html").is_file()
+    for run in tmp_path.glob("runs/*"):
+        assert (run / "report.html").is_file()
 
 
 def test_some_pages_run_commands():
@@ -77,8 +77,8 @@ def test_some_pages_run_commands():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    place = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(place)]
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(directory)]
     built = subprocess.run(
         command,
         cwd=ROOT,
@@ -88,7 +88,7 @@ def site(tmp_path_factory):
         check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
-    return place
+    return directory
 
 
 def test_every_public_name_is_on_the_api_page(site):
@@ -128,14 +128,14 @@ def opened(browser):
     """Opens pages from the disk, and in the end refuses complaints and requests to anybody."""
     contexts, wrong = [], []
 
-    def opening(place, **more):
+    def opening(path, **more):
         context = browser.new_context(**{"viewport": DESK, "color_scheme": "light", **more})
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
         page.on("request", lambda one: one.url.startswith("http") and wrong.append(one.url))
-        page.goto(place.as_uri())
+        page.goto(path.as_uri())
         return page
 
     yield opening
@@ -144,7 +144,7 @@ def opened(browser):
     assert not wrong
 
 
-@pytest.mark.parametrize("name", ["index", "tutorial", "mechanism", "results", "api"])
+@pytest.mark.parametrize("name", ["index", "tutorial", "mechanism", "results", "record", "api"])
 def test_pages_open_from_the_disk_and_fit_a_phone(opened, site, name):
     for viewport in (DESK, PHONE):
         page = opened(site / f"{name}.html", viewport=viewport)
@@ -154,16 +154,16 @@ def test_pages_open_from_the_disk_and_fit_a_phone(opened, site, name):
 
 def test_search_works_without_a_server(opened, site):
     page = opened(site / "index.html")
-    found = page.locator(".md-search-result__link").first
+    result = page.locator(".md-search-result__link").first
     box = page.locator(".md-search__input")
     for patience in range(12):
         # The page listens to keys; what is typed before it does is not heard, and typed again.
         box.fill("")
         box.press_sequentially("gauge")
         with suppress(Late):
-            found.wait_for(timeout=2_000 * (patience + 1))
+            result.wait_for(timeout=2_000 * (patience + 1))
             break
-    assert "mechanism.html" in found.get_attribute("href")
+    assert "mechanism.html" in result.get_attribute("href")
 
 
 def test_dark_is_followed(opened, site):
@@ -204,6 +204,6 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_alone_says_what_there_is():
-    said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("run", "test", "docs"):
-        assert re.search(rf"^make {target} ", said, re.MULTILINE), said
+        assert re.search(rf"^make {target} ", output, re.MULTILINE), output

@@ -44,9 +44,9 @@ def check_peft(substrate, out):
         plain = base(ids).logits
         with pytest.warns(UserWarning, match="tie_word_embeddings"):  # the head stays as it was
             loaded = peft.PeftModel.from_pretrained(base, str(out))
-        found = loaded(ids).logits
+        logits = loaded(ids).logits
     live, near = live_logits(learner, episode, ids), TOLERANCE[substrate.name]
-    torch.testing.assert_close(found, live, atol=near, rtol=near)
+    torch.testing.assert_close(logits, live, atol=near, rtol=near)
     assert float((plain - live).abs().max()) > 1
     assert done.difference < near
     return loaded
@@ -65,14 +65,14 @@ def check_merged(substrate, out):
     with torch.no_grad():
         torch.testing.assert_close(model(ids).logits, live, atol=near, rtol=near)
     assert done.difference < near
-    own = substrate.model
-    assert torch.equal(model.lm_head.weight, own.lm_head.weight)
-    assert not torch.equal(model.model.embed_tokens.weight, own.model.embed_tokens.weight)
+    original = substrate.model
+    assert torch.equal(model.lm_head.weight, original.lm_head.weight)
+    assert not torch.equal(model.model.embed_tokens.weight, original.model.embed_tokens.weight)
     assert model.config.tie_word_embeddings is False
     # The substrate is what it was, its head still tied.
-    assert own.lm_head.weight.data_ptr() == own.model.embed_tokens.weight.data_ptr()
-    assert own.config.tie_word_embeddings is True
-    assert larc.substrate.identity.identify(own, substrate.tokenizer) == before
+    assert original.lm_head.weight.data_ptr() == original.model.embed_tokens.weight.data_ptr()
+    assert original.config.tie_word_embeddings is True
+    assert larc.substrate.identity.identify(original, substrate.tokenizer) == before
     return learner, episode, model
 
 
@@ -134,16 +134,16 @@ def test_a_slow_state_a_package_and_an_episode_are_exported_from_files(tiny, tmp
     slow = learner.slow.advanced(episode.factors)
     (tmp_path / "slow").write_bytes(slow.to_bytes())
     slow.save_pretrained(tmp_path / "package")
-    made = {}
+    weights = {}
     for name in ("episode", "slow", "package"):
         command = ["export", str(tmp_path / name), "--to", "merged", "--substrate", "tiny"]
         assert main([*command, "--out", str(tmp_path / f"{name}-model"), "--json"]) == 0
-        said = json.loads(capsys.readouterr().out)
-        assert said["out"] == str(tmp_path / f"{name}-model")
-        assert said["form"] == "merged"
-        assert 0 <= said["difference"] < 1e-4
-        made[name] = (tmp_path / f"{name}-model" / "model.safetensors").read_bytes()
-    assert made["episode"] == made["slow"] == made["package"]
+        report = json.loads(capsys.readouterr().out)
+        assert report["out"] == str(tmp_path / f"{name}-model")
+        assert report["form"] == "merged"
+        assert 0 <= report["difference"] < 1e-4
+        weights[name] = (tmp_path / f"{name}-model" / "model.safetensors").read_bytes()
+    assert weights["episode"] == weights["slow"] == weights["package"]
 
 
 def test_a_substrate_with_an_adapter_is_merged_with_both(tiny, tmp_path):
@@ -158,9 +158,9 @@ def test_a_substrate_with_an_adapter_is_merged_with_both(tiny, tmp_path):
     export_state(adapted, fast, tmp_path / "both", to="merged")
     ids = torch.arange(2, 60)[None]
     with torch.no_grad():
-        found = AutoModelForCausalLM.from_pretrained(tmp_path / "both")(ids).logits
-    torch.testing.assert_close(found, live_logits(second, fast, ids), atol=2e-4, rtol=2e-4)
-    assert float((found - live_logits(learner, episode, ids)).abs().max()) > 1
+        logits = AutoModelForCausalLM.from_pretrained(tmp_path / "both")(ids).logits
+    torch.testing.assert_close(logits, live_logits(second, fast, ids), atol=2e-4, rtol=2e-4)
+    assert float((logits - live_logits(learner, episode, ids)).abs().max()) > 1
 
 
 @pytest.mark.parametrize("to", ["peft", "merged"])

@@ -73,9 +73,9 @@ def test_prompts_of_one_batch_are_continued_as_if_alone(tiny, boundary):
     pad = tiny.tokenizer.pad_token_id
     ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])
     together = generated(learner, episode, ids, 12, attention_mask=(ids != pad).long())
-    for row, said in zip(rows, together[:, longest:], strict=True):
+    for row, continuation in zip(rows, together[:, longest:], strict=True):
         alone = generated(learner, episode, torch.tensor([row]), 12)
-        assert torch.equal(alone[0, len(row) :], said)
+        assert torch.equal(alone[0, len(row) :], continuation)
 
 
 def test_generation_and_learning_take_turns(tiny):

@@ -31,7 +31,7 @@ def trained(substrate, seed=1):
 
 def test_each_cell_is_what_the_public_api_gives_by_hand(tiny):
     slow, rule = trained(tiny), larc.SGD(0.5)
-    found = larc.predict(tiny, slow, tasks(), seed=3, rule=rule)
+    predictions = larc.predict(tiny, slow, tasks(), seed=3, rule=rule)
     learner = larc.Learner(tiny, slow, rule)
     for number, task in enumerate(tasks()):
         seed = int(np.random.SeedSequence([3, number]).generate_state(1, np.uint64)[0])
@@ -43,13 +43,13 @@ def test_each_cell_is_what_the_public_api_gives_by_hand(tiny):
         for cell, episode in zip(CELLS, (real, reset, sham, reset), strict=True):
             alone = episode.read(task.prompt, task.candidates)
             # A batch of one and a batch of many: rounding, through two updates.
-            assert getattr(found, cell)[number] == pytest.approx(alone.numpy(), abs=1e-5)
+            assert getattr(predictions, cell)[number] == pytest.approx(alone.numpy(), abs=1e-5)
 
 
 def test_the_two_reset_cells_are_one_read_and_groups_share_it():
     substrate = larc.load_substrate("tiny")
-    found = larc.predict(substrate, trained(substrate), tasks(), seed=3)
-    assert found.real_reset is found.sham_reset
+    predictions = larc.predict(substrate, trained(substrate), tasks(), seed=3)
+    assert predictions.real_reset is predictions.sham_reset
     ledger = substrate.ledger
     rows = {len(ask(substrate, p, CANDIDATES).packed.rows[0].tokens) for p in PROMPTS}
     # Twelve tasks of three prompts: twelve kept reads for each feedback, and three resets.
@@ -76,7 +76,7 @@ def test_sham_feedback_is_a_fresh_permutation_at_each_step(tiny, monkeypatch):
     real = larc.Learner.update_many
 
     def watched(learner, updates):
-        seen.append([own.losses for _, own in updates])
+        seen.append([feedback.losses for _, feedback in updates])
         return real(learner, updates)
 
     monkeypatch.setattr(larc.Learner, "update_many", watched)

@@ -82,7 +82,7 @@ def test_threads_may_share_a_substrate(boundary):
         ]
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(all(own) for own in pool.map(work, range(4)))
+        assert all(all(results) for results in pool.map(work, range(4)))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -195,9 +195,9 @@ def test_permuting_episodes_permutes_predictions(order, boundary):
         requests.append((episode, PROMPTS[number % 3], CANDIDATES))
     reads = learner.read_many(requests)
     permuted = learner.read_many([requests[index] for index in order])
-    for place, index in enumerate(order):
+    for row, index in enumerate(order):
         # The same numbers in another row of a matrix product: rounding only.
-        torch.testing.assert_close(permuted[place], reads[index], atol=1e-6, rtol=0)
+        torch.testing.assert_close(permuted[row], reads[index], atol=1e-6, rtol=0)
 
 
 def test_one_batch_of_private_states_reads_as_each_alone(tiny):
@@ -346,9 +346,9 @@ def test_a_damaged_or_foreign_episode_is_refused(tiny, tmp_path):
     path = tmp_path / "episode"
     learner.begin().save(path)
     content = path.read_bytes()
-    for place in (3, 40, len(content) // 2, len(content) - 1):
+    for index in (3, 40, len(content) // 2, len(content) - 1):
         damaged = bytearray(content)
-        damaged[place] ^= 1
+        damaged[index] ^= 1
         path.write_bytes(damaged)
         with pytest.raises(larc.LarcError):
             learner.resume(path)

@@ -69,9 +69,9 @@ def test_the_papers_gains_are_those_it_states():
         "prefix-effects": {"Smaller carried update": -0.0237, "History removed, a tenth": 0.0976},
     }
     for table, gains in stated.items():
-        own = {row[0]: row[-2] for row in PAPER[table][1:]}
+        tabulated = {row[0]: row[-2] for row in PAPER[table][1:]}
         for name, gain in gains.items():
-            assert own[name] == pytest.approx(gain, abs=1.5e-4)
+            assert tabulated[name] == pytest.approx(gain, abs=1.5e-4)
 
 
 def of_paper(table):
@@ -157,7 +157,10 @@ def test_what_results_say_in_words_is_so():
     assert set(trusted["bitcoin/bitcoin"][:6]) == {"logistic", "P0M0"}
     where = {row["Predictor"]: row for row in rows("controller", "repositories")}
     mixed = [name for name in where if name not in ("CONTROLLER", "LIVE")]
-    ranked = {place: sorted(mixed, key=lambda name: where[name][place]) for place in trusted}
+    ranked = {
+        repository: sorted(mixed, key=lambda name: where[name][repository])
+        for repository in trusted
+    }
     assert set(ranked["apache/ozone"][:2]) == {"TENTH_M0", "TENTH_M1"}
     assert ranked["bitcoin/bitcoin"][:2] == ["logistic", "P0M0"]
     assert {"TENTH_M0", "TENTH_M1"} < set(ranked["bitcoin/bitcoin"][-6:])
@@ -173,9 +176,9 @@ def test_what_results_say_in_words_is_so():
 def test_what_the_input_says_of_ci_jobs_is_so():
     loss = {row["Path"]: row["Mean"] for row in rows("ci-input", "replay")}
     late = {row["Path"]: row["2811"] for row in rows("ci", "replay")}
-    for own in (loss, late):
-        assert own["PERM_M1"] > own["P1M1"] > own["HEDGE4"] > own["P0M1"]
-        assert own["P1M0"] > own["P0M0"]
+    for losses in (loss, late):
+        assert losses["PERM_M1"] > losses["P1M1"] > losses["HEDGE4"] > losses["P0M1"]
+        assert losses["P1M0"] > losses["P0M0"]
     assert all(loss[path] < late[path] for path in ("P0M0", "P0M1"))
     assert abs(loss["P0M0"] - loss["P0M1"]) < 0.001
     assert loss["P1M1"] < loss["P1M0"] - 0.03
@@ -202,9 +205,11 @@ def test_what_programs_say_in_words_is_so():
         x["Adapted"]["Real/reset"] - x["Static"]["Real/reset"] for x in (risk, of_paper("controls"))
     ]
     assert [round(points) for points in worse] == [4, 7]
-    said = {name: row["Text"] - row["Real/reset"] for name, row in of_paper("controls").items()}
-    assert said["Static"] > 7
-    assert abs(said["Adapted"]) < 0.3
+    text_effect = {
+        name: row["Text"] - row["Real/reset"] for name, row in of_paper("controls").items()
+    }
+    assert text_effect["Static"] > 7
+    assert abs(text_effect["Adapted"]) < 0.3
     assert {row["Rule"] for row in risk.values()} == {0.0}
     assert [round(gain[name]["Mean"]) for name in ("Adapted G", "Static G", "Δobj")] == [39, 5, 30]
     assert min(gain[name][seed] for name in ("Static G", "Δobj") for seed in SEEDS) > 3
@@ -221,27 +226,34 @@ def test_what_programs_say_in_words_is_so():
         < next(row[3] for row in PAPER["secondary"] if row[:2] == ("Adapted", "Adapted state")) / 2
     )
     places = {(r["boundary"], r["Arm"]): r for r in rows("programs-boundary", "sweep")}
-    by_place = sorted(("0", "12", "20", "26"), key=lambda place: places[place, "adapted"]["Keep"])
+    by_place = sorted(
+        ("0", "12", "20", "26"), key=lambda boundary: places[boundary, "adapted"]["Keep"]
+    )
     assert by_place[:2] == ["0", "26"]
-    assert max(places[place, "static"]["G"] for place in by_place if place != "0") < 3
-    assert max(places[place, "untrained"]["G"] for place in by_place) < 0.3
+    assert max(places[boundary, "static"]["G"] for boundary in by_place if boundary != "0") < 3
+    assert max(places[boundary, "untrained"]["G"] for boundary in by_place) < 0.3
     assert min(end["Adapted"][seed] for seed in SEEDS[1:]) > 3 * end["Adapted"]["2811"]
     depth = {row["boundary"]: row for row in rows("programs-depth", "sweep")}
-    assert [round(depth[place]["Keep"]) for place in ("0", "12", "20", "26")] == [24, 21, 17, 8]
+    assert [round(depth[boundary]["Keep"]) for boundary in ("0", "12", "20", "26")] == [
+        24,
+        21,
+        17,
+        8,
+    ]
     assert depth["26"]["ms"] < 0.27 * depth["0"]["ms"]
     beyond = {
-        place: float(row["Its interval"].strip("[").split(",")[0]) > 0
-        for place, row in depth.items()
+        boundary: float(row["Its interval"].strip("[").split(",")[0]) > 0
+        for boundary, row in depth.items()
         if row["Its interval"]
     }
     assert beyond == {"12": False, "20": True, "26": True}
     by_seed = {
-        place: next(r for r in rows(f"programs-depth/boundary={place}", "endpoint"))
-        for place in depth
+        boundary: next(r for r in rows(f"programs-depth/boundary={boundary}", "endpoint"))
+        for boundary in depth
     }
     assert all(by_seed["26"][seed] < by_seed["12"][seed] for seed in SEEDS)
     assert [by_seed["26"][seed] < by_seed["0"][seed] for seed in SEEDS] == [False, True, True]
-    assert max(by_seed, key=lambda place: by_seed[place]["Seed SD"]) == "0"
+    assert max(by_seed, key=lambda boundary: by_seed[boundary]["Seed SD"]) == "0"
     chosen = {row["Objective"]: row for row in rows("programs-best", "endpoint")}
     assert f"{chosen['Exact']['Mean']:.2f}" == "1.07"
     assert max(chosen["Exact"][seed] for seed in SEEDS) < 1.4
@@ -294,15 +306,17 @@ def test_what_is_left_at_eight_steps_is_an_episode_that_feedback_cannot_decide()
     worst = int(risk.argmax())
     assert np.sort(risk)[-2] < 0.003
     tied = np.flatnonzero(results.even > 0)
-    assert sorted(round(100 * float(results.even[place])) for place in tied) == [17, 20]
+    assert sorted(round(100 * float(results.even[index])) for index in tied) == [17, 20]
     assert results.even[worst] == 0.2
-    (other,) = (int(place) for place in tied if place != worst)
+    (other,) = (int(index) for index in tied if index != worst)
     assert by_seed[:, other].max() < 5e-5
     assert max(results.rule[tied]) == 0
     assert [round(100 * float(error)) for error in by_seed[:, worst]] == [13, 33, 37]
     more = group_means((results.even - risk)[:, None], results.families, results.groups)
-    found = bootstrap_intervals(more.values, more.families, seed=BOOTSTRAP_SEED, resamples=10_000)
-    told = [float(part[0]) for part in (found.estimate, found.lower, found.upper)]
+    interval = bootstrap_intervals(
+        more.values, more.families, seed=BOOTSTRAP_SEED, resamples=10_000
+    )
+    told = [float(part[0]) for part in (interval.estimate, interval.lower, interval.upper)]
     assert [f"{100 * value:.2f}" for value in told] == ["0.13", "-0.48", "1.03"]
 
 
@@ -331,8 +345,8 @@ def test_shared_trainings_of_two_depths_are_one():
 
 
 def kept(name):
-    found = {row["Objective"]: row["Real/keep"] for row in rows(f"choice/{name}", "controls")}
-    return found.get("Adapted", found.get("Exact"))
+    errors = {row["Objective"]: row["Real/keep"] for row in rows(f"choice/{name}", "controls")}
+    return errors.get("Adapted", errors.get("Exact"))
 
 
 def test_what_the_choice_says_in_words_is_so():

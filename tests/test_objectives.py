@@ -91,17 +91,17 @@ def test_two_objectives_at_one_state_share_their_forward():
     substrate.ledger.clear()
     first, second = gradients_together(support, query, factors)
     assert substrate.ledger.entries["other", "mixer"].calls == 1
-    for found, alone in ((first, support), (second, query)):
+    for shared, alone in ((first, support), (second, query)):
         losses, slopes = alone.gradients(factors)
-        assert torch.allclose(found[0], losses, atol=1e-6)
-        assert torch.allclose(found[1].B, slopes.B, rtol=0, atol=1e-6)
+        assert torch.allclose(shared[0], losses, atol=1e-6)
+        assert torch.allclose(shared[1].B, slopes.B, rtol=0, atol=1e-6)
 
 
 def test_sharing_works_with_checkpointing():
     plain, saving = larc.load_substrate("tiny"), larc.load_substrate("tiny", checkpointing=True)
     feedback = [[prompt_losses(number)] for number in range(6)]
-    found = [
+    gradients = [
         objective(one, feedback, [0] * 6).gradients(start(one, 6))[1] for one in (plain, saving)
     ]
-    assert torch.allclose(found[0].A, found[1].A, rtol=0, atol=1e-6)
-    assert torch.allclose(found[0].B, found[1].B, rtol=0, atol=1e-6)
+    assert torch.allclose(gradients[0].A, gradients[1].A, rtol=0, atol=1e-6)
+    assert torch.allclose(gradients[0].B, gradients[1].B, rtol=0, atol=1e-6)

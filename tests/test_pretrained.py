@@ -110,16 +110,16 @@ def hub(saved, tmp_path, monkeypatch):
             self.do_GET()
 
         def do_GET(self):
-            place = self.path.split("?")[0]
+            route = self.path.split("?")[0]
             files = sorted(path.name for path in saved.iterdir())
             info = {"id": "o/slow", "sha": commit, "siblings": [{"rfilename": f} for f in files]}
-            name = place.removeprefix(f"/o/slow/resolve/{commit}/")
+            name = route.removeprefix(f"/o/slow/resolve/{commit}/")
             tree = [
                 {"type": "file", "path": f, "size": (saved / f).stat().st_size, "oid": f}
                 for f in files
             ]
-            if place.startswith("/api/models/o/slow"):
-                body = json.dumps(tree if "/tree/" in place else info).encode()
+            if route.startswith("/api/models/o/slow"):
+                body = json.dumps(tree if "/tree/" in route else info).encode()
             elif name in files:
                 body = (saved / name).read_bytes()
             else:

@@ -42,9 +42,9 @@ def test_a_terminal_shows_what_is_done_and_the_time_left(work, capsys, monkeypat
     monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take anything for a terminal
     monkeypatch.setenv("COLUMNS", "100")
     work()
-    said = capsys.readouterr()
-    assert said.out == ""
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.err)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.err)
     for part in SHOWN[work]:
         assert part in text
     assert re.search(r"\d:\d\d:\d\d", text)

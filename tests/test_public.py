@@ -10,7 +10,7 @@ def test_every_public_name_is_there():
     for name in larc.__all__:
         assert getattr(larc, name) is not None
         assert name in dir(larc)
-    assert set(larc.__all__) == set(larc._ROOMS)
+    assert set(larc.__all__) == set(larc._HOMES)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = larc.nothing
 

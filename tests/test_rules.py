@@ -176,8 +176,8 @@ def test_no_update_raises_the_loss_of_its_feedback_on_a_model(tiny, steps):
         for task, episode, update in zip(tasks, episodes, updates, strict=True):
             # Not the rule's own word: read again, alone. A few roundings of numbers below 1.
             read = episode.read(task.prompt, task.candidates)
-            found = float(expected_risk(read.log(), task.support))
-            assert found == pytest.approx(update.after, abs=1e-5)
+            risk = float(expected_risk(read.log(), task.support))
+            assert risk == pytest.approx(update.after, abs=1e-5)
     assert any(update.after < update.loss for update in updates)
 
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
 import larc
+from larc.feedback import CandidateLosses, Label
 from larc.residual import Factors
 from larc.scoring import (
-    CandidateLosses,
-    Label,
     Limits,
     _log_probabilities,
     ask,
@@ -37,7 +36,7 @@ def by_hand(substrate, slow, factors, prompt, candidate):
     with learner.active(episode), torch.no_grad():
         logits = substrate.model(torch.tensor([start + answer])).logits[0].float()
     total = sum(
-        logits[len(start) - 1 + place].log_softmax(0)[token] for place, token in enumerate(answer)
+        logits[len(start) - 1 + index].log_softmax(0)[token] for index, token in enumerate(answer)
     )
     return total / len(answer)
 
@@ -50,9 +49,9 @@ def test_energies_are_mean_log_probabilities_with_the_end_of_sequence(tiny, boun
     questions = [ask(tiny, prompt, CANDIDATES) for prompt in PROMPTS]
     with torch.no_grad():
         scores = energies(tiny, questions, Factors.stack(states), boundary, layout=layout)
-    for prompt, factors, found in zip(PROMPTS, states, scores, strict=True):
+    for prompt, factors, score in zip(PROMPTS, states, scores, strict=True):
         expected = [by_hand(tiny, slow, factors, prompt, text) for text in CANDIDATES]
-        torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(score, torch.stack(expected), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.smollm2
@@ -109,9 +108,9 @@ def test_a_model_that_cannot_take_the_mask_falls_back_to_plain_rows():
     factors = random_factors(substrate, 1)
     question = ask(substrate, PROMPTS[1], CANDIDATES)
     with torch.no_grad():
-        found = energies(substrate, [question], factors)[0]
+        score = energies(substrate, [question], factors)[0]
     expected = [by_hand(substrate, slow, factors, PROMPTS[1], text) for text in CANDIDATES]
-    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(score, torch.stack(expected), atol=1e-5, rtol=1e-5)
 
 
 def test_a_prompt_begins_as_its_tokenizer_has_it_and_candidates_do_not():
@@ -127,10 +126,10 @@ def test_a_prompt_begins_as_its_tokenizer_has_it_and_candidates_do_not():
     assert all(tokenizer.pad_token_id not in candidate for candidate in question.candidates)
     factors = random_factors(substrate, 1)
     with torch.no_grad():
-        found = energies(substrate, [question], factors)[0]
+        score = energies(substrate, [question], factors)[0]
     slow = larc.SlowState.initial(substrate, seed=1)
     expected = [by_hand(substrate, slow, factors, PROMPTS[1], text) for text in CANDIDATES]
-    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(score, torch.stack(expected), atol=1e-5, rtol=1e-5)
 
 
 def test_a_row_beyond_a_sliding_window_is_laid_out_plainly():
@@ -156,12 +155,12 @@ def test_a_row_beyond_a_sliding_window_is_laid_out_plainly():
         question = ask(substrate, prompt, ["one", "two"])
         substrate.ledger.entries.clear()
         with torch.no_grad():
-            found = energies(substrate, [question], factors)[0]
+            score = energies(substrate, [question], factors)[0]
         longest = len(question.prompt) + 3
         expected_positions = len(question.prompt) + 6 if rows == 1 else 2 * longest
         assert substrate.ledger.total("mixer").physical == expected_positions
         expected = [by_hand(substrate, slow, factors, prompt, text) for text in ("one", "two")]
-        torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(score, torch.stack(expected), atol=1e-5, rtol=1e-5)
 
 
 def test_a_tied_head_is_never_touched(tiny):

@@ -37,13 +37,13 @@ def test_a_state_is_a_changed_weight(corrected, boundary):
     questions = [ask(corrected, prompt, CANDIDATES) for prompt in PROMPTS[:2]]
     states = [random_factors(corrected, seed, scale=0.3) for seed in (1, 2)]
     together = energies(corrected, questions, Factors.stack(states), boundary)
-    for question, state, found in zip(questions, states, together, strict=True):
+    for question, state, score in zip(questions, states, together, strict=True):
         changed = with_weight(corrected, boundary, state)
         nothing = Factors(torch.zeros(1, 32), torch.zeros(32, 1))
         (expected,) = energies(changed, [question], nothing)
         (plain,) = energies(larc.load_substrate("tiny"), [question], nothing)
-        assert torch.allclose(found, expected, atol=1e-4)
-        assert not torch.allclose(found, plain, atol=1e-2)
+        assert torch.allclose(score, expected, atol=1e-4)
+        assert not torch.allclose(score, plain, atol=1e-2)
 
 
 def test_a_start_is_the_model_itself(corrected):
@@ -81,9 +81,9 @@ def test_generation_runs_under_it(corrected):
     changed = with_weight(corrected, 2, episode.factors)
     before = corrected.model(ids).logits
     with learner.active(episode):
-        found = corrected.model(ids).logits
+        logits = corrected.model(ids).logits
         read = episode.read(PROMPTS[0], CANDIDATES)
-    assert torch.allclose(found, changed.model(ids).logits, atol=1e-4)
+    assert torch.allclose(logits, changed.model(ids).logits, atol=1e-4)
     assert torch.equal(read, episode.read(PROMPTS[0], CANDIDATES))
     assert torch.equal(corrected.model(ids).logits, before)
 
@@ -96,8 +96,10 @@ def test_it_trains_and_predicts_as_any_state_does(corrected):
     opened = [larc.Task(**{**vars(task), "query": task.support}) for task in tasks]
     slow = train(corrected, opened, updates=3, seed=1, boundary=2, rule=larc.SGD(1.0))
     assert slow.version == 3
-    found = predict(corrected, slow, tasks, seed=1, rule=larc.SGD(1.0), inner_steps=2)
-    assert not torch.equal(*map(torch.as_tensor, (found.real_keep[0], found.real_reset[0])))
+    predictions = predict(corrected, slow, tasks, seed=1, rule=larc.SGD(1.0), inner_steps=2)
+    assert not torch.equal(
+        *map(torch.as_tensor, (predictions.real_keep[0], predictions.real_reset[0]))
+    )
 
 
 def test_a_state_of_a_weight_fits_nowhere_else(corrected, tmp_path):
@@ -128,8 +130,8 @@ def test_gradients_do_not_depend_on_how_they_are_computed(corrected, other):
     substrate = corrected
     if other == "checkpointing":
         substrate = larc.load_substrate("tiny", acts_on=corrected.acts_on, checkpointing=True)
-    found = gradient(substrate, "plain" if other == "plain" else "packed")
-    for one, expected in zip(found, gradient(corrected), strict=True):
+    gradients = gradient(substrate, "plain" if other == "plain" else "packed")
+    for one, expected in zip(gradients, gradient(corrected), strict=True):
         assert torch.allclose(one, expected, atol=1e-4 * float(expected.abs().max()))
 
 

@@ -9,7 +9,7 @@ import griffe
 
 # Names that share one description: "device, dtype" on a line of its own, then indented text.
 _SHARED = re.compile(
-    r"^(?P<names>\w+(?:, \w+)+)\n(?P<told>(?:[ ]+\S.*\n?|\n(?=[ ]))+)", re.MULTILINE
+    r"^(?P<names>\w+(?:, \w+)+)\n(?P<text>(?:[ ]+\S.*\n?|\n(?=[ ]))+)", re.MULTILINE
 )
 
 
@@ -24,9 +24,9 @@ def apart(docstring: str) -> str:
     ['device', 'dtype']
     """
 
-    def entries(found: re.Match[str]) -> str:
-        told = found["told"].rstrip("\n")
-        return "".join(f"{name}\n{told}\n" for name in found["names"].split(", "))
+    def entries(match: re.Match[str]) -> str:
+        text = match["text"].rstrip("\n")
+        return "".join(f"{name}\n{text}\n" for name in match["names"].split(", "))
 
     return _SHARED.sub(entries, docstring)
 

@@ -30,9 +30,9 @@ def with_mathml(page: str) -> str:
     return _FORMULA.sub(_drawn, page)
 
 
-def _drawn(found: re.Match[str]) -> str:
-    tex = html.unescape(found["tex"]).strip()
-    display = "block" if found["kind"] == "[" else "inline"
+def _drawn(match: re.Match[str]) -> str:
+    tex = html.unescape(match["tex"]).strip()
+    display = "block" if match["kind"] == "[" else "inline"
     drawn: str = convert(tex, display=display)
     if _UNKNOWN.search(drawn):
         raise ValueError(f"{tex} has parts that cannot be drawn; write it in other words")

@@ -76,12 +76,12 @@ def _text(x: float, y: float, text: str, kind: str = "") -> str:
 
 def _box(x: float, y: float, width: float, height: float, kind: str, *lines: str) -> list[str]:
     middle, first = x + width / 2, y + height / 2 + 5 - 10 * (len(lines) - 1)
-    made = [
+    parts = [
         f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8"/>'
     ]
     for number, line in enumerate(lines):
-        made.append(_text(middle, first + 20 * number, line, "m" if number == 0 else "m s"))
-    return made
+        parts.append(_text(middle, first + 20 * number, line, "m" if number == 0 else "m s"))
+    return parts
 
 
 def _arrow(path: str, kind: str = "") -> str:
@@ -117,44 +117,44 @@ def _mechanism(rank: int) -> list[str]:
 def _means(results: EpisodicResults, cell: str) -> list[float]:
     """Return the error of every group in one cell, seeds averaged, in percent."""
     risk = results.risk[ARM, cell].mean(0)[:, None]
-    found = group_means(risk, list(results.families), list(results.groups))
-    return [100 * float(value) for value in np.asarray(found.values)[:, 0]]
+    means = group_means(risk, list(results.families), list(results.groups))
+    return [100 * float(value) for value in np.asarray(means.values)[:, 0]]
 
 
 def _result(results: EpisodicResults) -> list[str]:
     """Draw the error of each group under three conditions, and their means."""
     groups = len(set(results.groups))
-    made = [
+    parts = [
         '<path class="g" d="M680 30v340"/>',
         _text(702, 42, "Error on new cases, %", "t"),
         _text(702, 63, f"expected, {groups} development groups", "s"),
     ]
     for mark in (0, 50, 100):
         y = _height(mark)
-        made.append(f'<path class="g" d="M718 {y:g}H970"/>')
-        made.append(_text(712, y + 4, str(mark), "e s"))
+        parts.append(f'<path class="g" d="M718 {y:g}H970"/>')
+        parts.append(_text(712, y + 4, str(mark), "e s"))
     cells = (
         ("real_reset", "reset", ""),
         ("sham_keep", "sham, kept", ""),
         ("real_keep", "real, kept", " fast"),
     )
     for middle, (cell, name, kind) in zip(_COLUMNS, cells, strict=True):
-        made += _dots(middle, _means(results, cell), kind)
+        parts += _dots(middle, _means(results, cell), kind)
         mean = 100 * results.mean(results.risk[ARM, cell])
         y = _height(mean)
-        made.append(f'<path class="mean{kind}" d="M{middle - 30} {y:.1f}h60"/>')
-        made.append(_text(middle, _FLOOR + 38, f"{mean:.1f} %", f"m b{kind}"))
-        made.append(_text(middle, _FLOOR + 20, name, "m s"))
-    return made
+        parts.append(f'<path class="mean{kind}" d="M{middle - 30} {y:.1f}h60"/>')
+        parts.append(_text(middle, _FLOOR + 38, f"{mean:.1f} %", f"m b{kind}"))
+        parts.append(_text(middle, _FLOOR + 20, name, "m s"))
+    return parts
 
 
 def _dots(middle: float, values: Sequence[float], kind: str) -> list[str]:
     # Side by side in a fixed order, so that equal ones can be told apart.
     step = 44 / max(len(values) - 1, 1)
     return [
-        f'<circle class="dot{kind}" cx="{middle - 22 + step * place:.1f}" '
+        f'<circle class="dot{kind}" cx="{middle - 22 + step * index:.1f}" '
         f'cy="{_height(value):.1f}" r="3.4"/>'
-        for place, value in enumerate(values)
+        for index, value in enumerate(values)
     ]
 
 

@@ -65,9 +65,9 @@ def renewed(page: str) -> str:
     $ larc study programs --preset quick
     """
 
-    def written(found: re.Match[str]) -> str:
-        name, *arguments = found["what"].split()
-        return f"{found['head']}\n{_MAKERS[name](*arguments).strip()}\n\n{found['end']}"
+    def written(match: re.Match[str]) -> str:
+        name, *arguments = match["what"].split()
+        return f"{match['head']}\n{_MAKERS[name](*arguments).strip()}\n\n{match['end']}"
 
     return _BLOCK.sub(written, page)
 
@@ -113,24 +113,24 @@ def _one(run: str, table: str, key: str) -> Row:
 
 def _headline(run: str, best: str, steps: str) -> str:
     """Say what published program studies found: the paper's settings, the best, and more steps."""
-    fixed, kept, more = (_kept(name) for name in (run, best, steps))
-    own, longer = (Run(RESULTS / name).settings for name in (best, steps))
-    if not fixed["Real/keep"] > kept["Real/keep"] > more["Real/keep"]:
+    fixed, tuned, more = (_kept(name) for name in (run, best, steps))
+    settings, longer = (Run(RESULTS / name).settings for name in (best, steps))
+    if not fixed["Real/keep"] > tuned["Real/keep"] > more["Real/keep"]:
         raise ValueError(f"{run}, {best} and {steps} found something else; say so in other words")
     return _filled(
         "One of four programs is to be chosen, and feedback tells how often each was wrong on "
-        f"{own['support']} examples. On the frozen SmolLM2-135M, with a trained state "
-        f"{_where(own['boundary'])}, {own['inner_steps']} steps that descend on it take the "
-        f"expected error on new inputs from **{kept['Real/reset']:.2f} %** to "
-        f"**{kept['Real/keep']:.2f} %** (gain {_gained(best)}; {len(own['seeds'])} training seeds, "
-        f"{2 * own['development_groups']} development groups of other parameters), and "
+        f"{settings['support']} examples. On the frozen SmolLM2-135M, with a trained state "
+        f"{_where(settings['boundary'])}, {settings['inner_steps']} steps that descend on it take "
+        f"the expected error on new inputs from **{tuned['Real/reset']:.2f} %** to "
+        f"**{tuned['Real/keep']:.2f} %** (gain {_gained(best)}; {len(settings['seeds'])} training "
+        f"seeds, {2 * settings['development_groups']} development groups of other parameters), and "
         f"{longer['inner_steps']} steps to **{more['Real/keep']:.2f} %** (gain {_gained(steps)}). "
         f"The paper's own settings come to {fixed['Real/keep']:.2f} % here. With the same feedback "
-        f"dealt to programs at random, {own['inner_steps']} steps leave "
-        f"{kept['Sham/keep']:.2f} %. A rule that simply takes the program with the fewest observed "
-        f"errors reaches {kept['Rule']:.2f} %, or {_even(best):.2f} % if it gives equals the same "
-        f"chance, which is not told apart from {more['Real/keep']:.2f} %: this shows that feedback "
-        "is learned, not that programs should be chosen this way."
+        f"dealt to programs at random, {settings['inner_steps']} steps leave "
+        f"{tuned['Sham/keep']:.2f} %. A rule that simply takes the program with the fewest "
+        f"observed errors reaches {tuned['Rule']:.2f} %, or {_even(best):.2f} % if it gives equals "
+        f"the same chance, which is not told apart from {more['Real/keep']:.2f} %: this shows that "
+        "feedback is learned, not that programs should be chosen this way."
     )
 
 
@@ -202,18 +202,18 @@ def beside(paper: Sequence[Sequence[Cell]], ours: Sequence[Row], digits: int = 2
 
     Examples
     --------
-    >>> made = beside([("Path", "Loss"), ("keep", 2.0)], [{"Path": "keep", "Loss": 1.0}])
-    >>> [list(row) for row in made.rows]
+    >>> table = beside([("Path", "Loss"), ("keep", 2.0)], [{"Path": "keep", "Loss": 1.0}])
+    >>> [list(row) for row in table.rows]
     [['keep', 'paper', 2.0], ['keep', 'here', 1.0]]
     """
     columns, theirs = [str(name) for name in paper[0]], paper[1:]
     # What names a row: every column before the first number.
-    keys = next(place for place, cell in enumerate(theirs[0]) if isinstance(cell, float))
+    keys = next(index for index, cell in enumerate(theirs[0]) if isinstance(cell, float))
     both: dict[tuple[Cell, ...], list[Sequence[Cell]]] = {}
     for row in theirs:
         both.setdefault(tuple(row[:keys]), []).append([*row[:keys], "paper", *row[keys:]])
-    for own in ours:
-        cells = [own.get(column) for column in columns]
+    for entry in ours:
+        cells = [entry.get(column) for column in columns]
         both.setdefault(tuple(cells[:keys]), []).append([*cells[:keys], "here", *cells[keys:]])
     lines = [row for alike in both.values() for row in alike]
     return Table("beside", "", [*columns[:keys], "Where", *columns[keys:]], lines, digits)
@@ -240,9 +240,9 @@ def _spent(*runs: str) -> str:
     """Return what studies took beside what the paper's took: slow updates and seconds."""
     lines: list[list[Cell]] = []
     for run in runs:
-        own = Run(RESULTS / run)
-        trained = [unit for unit in own.units() if own.unit_has(unit, "curve.json")]
-        updates = sum(len(own.unit_json(unit, "curve.json")) for unit in trained)
+        archive = Run(RESULTS / run)
+        trained = [unit for unit in archive.units() if archive.unit_has(unit, "curve.json")]
+        updates = sum(len(archive.unit_json(unit, "curve.json")) for unit in trained)
         seconds = int(_one(run, "cost", "total")["Sum"]) / 1000
         lines += [[run, "paper", SPENT[run][0], round(SPENT[run][1])]]
         lines += [[run, "here", updates, round(seconds)]]
@@ -260,21 +260,21 @@ def _command(run: str) -> str:
 
 def _differs(run: str) -> str:
     """Return what a published run has other than the paper's study."""
-    own = Run(RESULTS / run)
-    settings = settings_of(own)
-    paper = STUDIES[own.kind].presets["paper"]
-    unit = next(unit for unit in own.units() if own.unit_has(unit, "slow.safetensors"))
-    slow = SlowState.from_bytes(own.unit_file(unit, "slow.safetensors"), unit)
-    told = [
+    archive = Run(RESULTS / run)
+    settings = settings_of(archive)
+    paper = STUDIES[archive.kind].presets["paper"]
+    unit = next(unit for unit in archive.units() if archive.unit_has(unit, "slow.safetensors"))
+    slow = SlowState.from_bytes(archive.unit_file(unit, "slow.safetensors"), unit)
+    facts = [
         ("Frozen model", "MiniCPM5-1B-SFT, width 1536, 24 layers", _MODELS[settings.substrate]),
         ("Semantic adapter", "rank 16, trained before", settings.adapter or "none"),
         ("The model computes in", "bfloat16", settings.dtype),
         ("Where the residual is", "input embeddings", _where(settings.boundary)),
         ("Rank, numbers in a state", "4, 12,288", f"{settings.rank}, {slow.factors.numbers:,}"),
         ("Training seeds", str(len(paper.seeds)), str(len(settings.seeds))),
-        *(_ci_facts(run, settings) if own.kind == "ci" else _program_facts(settings, paper)),
+        *(_ci_facts(run, settings) if archive.kind == "ci" else _program_facts(settings, paper)),
     ]
-    return Table("differs", "", ("", "Paper", "Here"), told).markdown()
+    return Table("differs", "", ("", "Paper", "Here"), facts).markdown()
 
 
 def _where(boundary: int) -> str:
@@ -316,7 +316,13 @@ def _places(run: str, other: str) -> str:
     seeds = [short_seed(seed) for seed in both[0]["seeds"] if seed in both[1]["seeds"]]
     ours, theirs = ({row["Path"]: row for row in rows(name, "replay")} for name in (run, other))
     lines: list[list[Cell]] = [
-        [path, *(float(np.mean([own[path][seed] for seed in seeds])) for own in (ours, theirs))]
+        [
+            path,
+            *(
+                float(np.mean([by_path[path][seed] for seed in seeds]))
+                for by_path in (ours, theirs)
+            ),
+        ]
         for path in ours
         if path in theirs
     ]
@@ -349,18 +355,18 @@ def _seeds(run: str, arm: str) -> str:
     """Return an arm's error after feedback for each run of a published sweep, by seed."""
     sweep = Run(RESULTS / run)
     (name,) = sweep.settings["varied"]
-    found = [
+    endpoints = [
         (value, _one(f"{run}/{child.path.name}", "endpoint", arm.capitalize()))
         for (value,), child in variations(sweep)
     ]
-    columns = (name.replace("_", " ").capitalize(), *list(found[0][1])[1:])
-    lines = [[value, *list(row.values())[1:]] for value, row in found]
+    columns = (name.replace("_", " ").capitalize(), *list(endpoints[0][1])[1:])
+    lines = [[value, *list(row.values())[1:]] for value, row in endpoints]
     return Table("seeds", "", columns, lines).markdown()
 
 
-def _choice(place: str) -> str:
+def _choice(directory: str) -> str:
     """Return every candidate that settings were chosen from, the best last, with its error."""
-    archives = [Run(path) for path in sorted((RESULTS / place).glob("*.larc"))]
+    archives = [Run(path) for path in sorted((RESULTS / directory).glob("*.larc"))]
     runs = [run for one in archives for run in (one.children() if one.kind == SWEEP else [one])]
     lines = {_candidate(run) for run in runs}
     columns = ("Where", "Rank", "Trained with", "Updates", "Used with", "Error", "Evaluations")
@@ -400,8 +406,8 @@ def _bench(name: str) -> str:
     table = Benchmark.read(ROOT / "benchmarks" / "measured.json")
     if name == "made-with":
         return table.made_with
-    section, found = next(pair for pair in table.sections if pair[0].name == name)
-    return f"{section.sentence}\n\n{rows_markdown(found)}"
+    section, measured = next(pair for pair in table.sections if pair[0].name == name)
+    return f"{section.sentence}\n\n{rows_markdown(measured)}"
 
 
 _MAKERS: dict[str, Callable[..., str]] = {

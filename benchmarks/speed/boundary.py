@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchmarks.speed.setting import SEED, Setting
 from benchmarks.speed.table import Row, Section, timed_row
+from larc.feedback import CandidateLosses
 from larc.learner import Learner
-from larc.scoring import CandidateLosses
 from larc.state import SlowState
 
 SECTION = Section(
@@ -34,8 +34,8 @@ def rows(setting: Setting) -> list[Row]:
     for boundary in chosen:
         slow = SlowState.initial(setting.substrate, seed=SEED, boundary=boundary)
         learner = Learner(setting.substrate, slow, limits=setting.limits)
-        own = [learner.begin(), learner.begin()]
-        both = list(zip(own, setting.pair, strict=True))
+        episodes = [learner.begin(), learner.begin()]
+        both = list(zip(episodes, setting.pair, strict=True))
         reads = [(episode, task.prompt, task.candidates) for episode, task in both]
         feedback = [
             (episode, CandidateLosses(task.prompt, task.candidates, task.support))

@@ -40,7 +40,9 @@ def hedge_losses(jobs: Sequence[Job]) -> list[float]:
     >>> len(hedge_losses(synthetic_jobs(20, seed=1)))
     20
     """
-    return [half_brier(said.forecast.mixture, said.job.label) for said in replay(jobs)]
+    return [
+        half_brier(prediction.forecast.mixture, prediction.job.label) for prediction in replay(jobs)
+    ]
 
 
 def river_losses(jobs: Sequence[Job]) -> list[float]:
@@ -66,7 +68,7 @@ class RiverHedge:
         hasher = parts["preprocessing"].FeatureHasher(n_features=1024, seed=1)
         self.logistic = hasher | parts["linear_model"].SoftmaxRegression()
         self.losses = [0.0] * 4
-        self.said: dict[int, list[list[float]]] = {}
+        self.forecasts: dict[int, list[list[float]]] = {}
 
     def predict(self, job: Job) -> list[float]:
         """Return the mixture, and keep what each expert said until the label arrives."""
@@ -78,14 +80,16 @@ class RiverHedge:
             _smooth(self.commit[name, job.head_sha].predict_proba_one({}), 0.04),
             _smooth(self.logistic.predict_proba_one(_fields(job)), 0.0),
         ]
-        self.said[job.job_id] = experts
+        self.forecasts[job.job_id] = experts
         weights = mixture_weights(self.losses)
-        return [sum(w * own[k] for w, own in zip(weights, experts, strict=True)) for k in _CLASSES]
+        return [
+            sum(w * expert[k] for w, expert in zip(weights, experts, strict=True)) for k in _CLASSES
+        ]
 
     def learn(self, job: Job) -> None:
         """Teach every expert, and charge it for what it had said."""
-        for number, own in enumerate(self.said.pop(job.job_id)):
-            self.losses[number] += half_brier(own, job.label)
+        for number, expert in enumerate(self.forecasts.pop(job.job_id)):
+            self.losses[number] += half_brier(expert, job.label)
         name = (job.workflow_id, job.job_name)
         self.prior[job.workflow_id].learn_one({}, job.label)
         self.last[name].learn_one({}, job.label)
@@ -103,8 +107,8 @@ class Wabbit:
 
     def predict(self, job: Job) -> Sequence[float]:
         """Return its probabilities."""
-        said: Sequence[float] = self.model.predict(f"| {_words(job)}")
-        return said
+        probabilities: Sequence[float] = self.model.predict(f"| {_words(job)}")
+        return probabilities
 
     def learn(self, job: Job) -> None:
         """Teach it."""
@@ -113,9 +117,9 @@ class Wabbit:
 
 def _losses(jobs: Sequence[Job], make: Callable[[], Online]) -> list[float]:
     losses = []
-    for own in split_streams(jobs, stream=lambda job: job.repository).values():
+    for stream_jobs in split_streams(jobs, stream=lambda job: job.repository).values():
         model = make()
-        for event in _events(own):
+        for event in _events(stream_jobs):
             for job in event.items:
                 if isinstance(event, Ask):
                     losses.append(half_brier(model.predict(job), job.label))

@@ -8,8 +8,9 @@ from typing import Any
 from benchmarks.speed.setting import SEED, Setting
 from benchmarks.speed.table import Measured, Row, Section
 from benchmarks.speed.timing import Spread, exponent, growth, peak_bytes
+from larc.feedback import CandidateLosses
 from larc.learner import Learner
-from larc.scoring import CandidateLosses, Limits
+from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate import load_substrate
 
@@ -63,16 +64,16 @@ def updates(setting: Setting) -> dict[str, tuple[list[int], list[Run]]]:
 
 def rows(setting: Setting) -> list[Row]:
     """Fit the growth of updates and of private states."""
-    made: list[Row] = []
+    table_rows: list[Row] = []
     for what, (sizes, runs) in updates(setting).items():
         times = setting.alternate(dict(zip(map(str, sizes), runs, strict=True)))
         peaks = [peak_bytes(run) for run in runs]
         note = f"{sizes[0]} to {sizes[-1]}"
         spread = growth(sizes, [times[str(size)] for size in sizes])
         seconds = {name: timed.seconds for name, timed in times.items()}
-        made.append(Measured(f"update, {what}", spread, _TIME, note, {"seconds": seconds}))
-        made.append(_memory_row(f"update, {what}", sizes, peaks, note))
-    return [*made, *_states(setting)]
+        table_rows.append(Measured(f"update, {what}", spread, _TIME, note, {"seconds": seconds}))
+        table_rows.append(_memory_row(f"update, {what}", sizes, peaks, note))
+    return [*table_rows, *_states(setting)]
 
 
 def _memory_row(case: str, sizes: Sequence[int], peaks: Sequence[int], note: str) -> Measured:
@@ -97,7 +98,7 @@ def _states(setting: Setting) -> list[Row]:
         requests = [(state, f"Is {n % 97} even? ", ("yes", "no")) for n, state in enumerate(states)]
         return lambda: learner.read_many(requests)
 
-    made: list[Row] = []
+    table_rows: list[Row] = []
     for case, runs in (
         ("begin and hold private states", [lambda n=n: begin(n) for n in sizes]),
         ("read all private states (tiny)", [read(n) for n in sizes]),
@@ -105,6 +106,6 @@ def _states(setting: Setting) -> list[Row]:
         times = setting.alternate(dict(zip(map(str, sizes), runs, strict=True)))
         spread = growth(sizes, [times[str(size)] for size in sizes])
         seconds = {name: timed.seconds for name, timed in times.items()}
-        made.append(Measured(case, spread, _TIME, note, {"seconds": seconds}))
-        made.append(_memory_row(case, sizes, [peak_bytes(run) for run in runs], note))
-    return made
+        table_rows.append(Measured(case, spread, _TIME, note, {"seconds": seconds}))
+        table_rows.append(_memory_row(case, sizes, [peak_bytes(run) for run in runs], note))
+    return table_rows

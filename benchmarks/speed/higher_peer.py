@@ -53,7 +53,7 @@ def higher_gradient(setting: Setting, *, exact: bool = False) -> Callable[[], Fa
         # The fused attention kernels have no second derivative.
         with sdpa_kernel(SDPBackend.MATH) if exact else nullcontext(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an old package on a new torch
-            found = [one(number, task) for number, task in enumerate(setting.pair)]
-        return Factors.stack(found).map(lambda tensor: tensor.mean(0))
+            gradients = [one(number, task) for number, task in enumerate(setting.pair)]
+        return Factors.stack(gradients).map(lambda tensor: tensor.mean(0))
 
     return gradient

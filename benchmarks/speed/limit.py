@@ -12,8 +12,8 @@ from torch import nn
 from benchmarks.speed.setting import Setting
 from benchmarks.speed.table import Measured, Row, Section
 from benchmarks.speed.timing import Spread, alternate
+from larc.feedback import CandidateLosses
 from larc.learner import Learner
-from larc.scoring import CandidateLosses
 from larc.substrate.views import layer_list
 
 ROUNDS = 4  # for each repetition of other sections
@@ -86,11 +86,11 @@ def rows(setting: Setting) -> list[Row]:
     """Measure a read and an update against their own multiplications."""
     work = work_of(setting)
     learner = Learner(setting.substrate, setting.slow, limits=setting.limits)
-    own = list(zip([learner.begin(), learner.begin()], setting.pair, strict=True))
-    reads = [(episode, task.prompt, task.candidates) for episode, task in own]
+    pairs = list(zip([learner.begin(), learner.begin()], setting.pair, strict=True))
+    reads = [(episode, task.prompt, task.candidates) for episode, task in pairs]
     feedback = [
         (episode, CandidateLosses(task.prompt, task.candidates, task.support))
-        for episode, task in own
+        for episode, task in pairs
     ]
     runs: dict[str, Callable[[], object]] = {
         "read": lambda: learner.read_many(reads),
@@ -100,7 +100,7 @@ def rows(setting: Setting) -> list[Row]:
     }
     # Short, and compared with the best the machine can do: many rounds cost little.
     times = alternate(runs, ROUNDS * setting.repetitions, setting.clock)
-    made: list[Row] = []
+    table_rows: list[Row] = []
     for kind, case, parts in (
         ("read", "a read of two episodes", ["forward"]),
         ("update", "an update of two episodes", ["forward", "backward"]),
@@ -111,7 +111,7 @@ def rows(setting: Setting) -> list[Row]:
         # Within a round, as everywhere: a busy neighbour slows both. And the best of each, which
         # is what the machine can do when it is left alone.
         reached = [needed / seconds for seconds in times[kind].seconds]
-        paired = [own / rate for own, rate in zip(reached, rates, strict=True)]
+        paired = [speed / rate for speed, rate in zip(reached, rates, strict=True)]
         best = multiplied / sum(min(times[part].seconds) for part in parts)
         note = f"best round over best multiplications: {max(reached) / best:.2f}"
         numbers = {
@@ -119,8 +119,8 @@ def rows(setting: Setting) -> list[Row]:
             "needed_operations": needed,
             "multiplications_per_second": rates,
         }
-        made.append(Measured(case, Spread.of(paired), _OF, note, numbers))
-    return made
+        table_rows.append(Measured(case, Spread.of(paired), _OF, note, numbers))
+    return table_rows
 
 
 _OF = "needed operations a second over the machine's"

@@ -90,53 +90,53 @@ def alternatives(setting: Setting) -> dict[str, Gradient | PeerMissing]:
         "paper": paper_scorer(setting, questions),
         "plain": plain_scorer(setting, questions),
     }
-    found: dict[str, Gradient | PeerMissing] = {
+    others: dict[str, Gradient | PeerMissing] = {
         name: partial(adapted, score, start, tasks) for name, score in scorers.items()
     }
     for name, make in (("peft", peft_gradient), ("higher", higher_gradient)):
         try:
-            found[name] = make(setting)
+            others[name] = make(setting)
         except PeerMissing as missing:
-            found[name] = missing
-    return found
+            others[name] = missing
+    return others
 
 
 def rows(setting: Setting) -> list[Row]:
     """Measure the outer update against everything else."""
-    own, ways = ours(setting), alternatives(setting)
+    our_gradient, ways = ours(setting), alternatives(setting)
     paper = {"paper": ways.pop("paper")}
     try:
         exact: Gradient | PeerMissing = higher_gradient(setting, exact=True)
     except PeerMissing as missing:
         exact = missing
     return [
-        *_compared(setting, own, ways),
-        *_compared(setting, own, paper, long=True),
+        *_compared(setting, our_gradient, ways),
+        *_compared(setting, our_gradient, paper, long=True),
         *_compared(setting, ours(setting, "exact"), {"exact": exact}, long=True),
     ]
 
 
 def _compared(
     setting: Setting,
-    own: Gradient,
+    our_gradient: Gradient,
     ways: Mapping[str, Gradient | PeerMissing],
     *,
     long: bool = False,
 ) -> list[Row]:
-    runs = {"ours": Keeping(own)}
+    runs = {"ours": Keeping(our_gradient)}
     runs |= {name: Keeping(way) for name, way in ways.items() if not isinstance(way, PeerMissing)}
     times = setting.alternate(runs, long=long)
     reference = runs["ours"].result
-    made: list[Row] = []
+    table_rows: list[Row] = []
     for name, way in ways.items():
         if isinstance(way, PeerMissing):
-            made.append(Missing(NAMES[name], str(way)))
+            table_rows.append(Missing(NAMES[name], str(way)))
             continue
-        found = runs[name].result
+        gradient = runs[name].result
         difference = max(
-            check_same(NAMES[name], found.A, reference.A, TOLERANCE),
-            check_same(NAMES[name], found.B, reference.B, TOLERANCE),
+            check_same(NAMES[name], gradient.A, reference.A, TOLERANCE),
+            check_same(NAMES[name], gradient.B, reference.B, TOLERANCE),
         )
         note = f"gradients differ by {difference:.0e}"
-        made.append(timed_row(NAMES[name], times, name, "ours", "its time over ours", note))
-    return made
+        table_rows.append(timed_row(NAMES[name], times, name, "ours", "its time over ours", note))
+    return table_rows

@@ -82,8 +82,10 @@ class Rows:
 
     def energies_at(self, chosen: Tensor) -> list[Tensor]:
         """Return each question's energies from the logits where its answers are predicted."""
-        found = chosen.gather(1, self.wanted[:, None])[:, 0] - chosen.logsumexp(1)
-        sums = found.new_zeros(len(self.lengths)).index_add(0, self.candidate, found)
+        log_probabilities = chosen.gather(1, self.wanted[:, None])[:, 0] - chosen.logsumexp(1)
+        sums = log_probabilities.new_zeros(len(self.lengths)).index_add(
+            0, self.candidate, log_probabilities
+        )
         return list((sums / self.lengths).split(self.counts))
 
 
@@ -92,14 +94,14 @@ def rows_of(
 ) -> Rows:
     """Lay questions out with one row per candidate, padded to the longest or to a length."""
     laid = [question.packed if packed else question.plain for question in questions]
-    rows = [row for own in laid for row in own.rows]
-    owners = tuple(number for number, own in enumerate(laid) for _ in own.rows)
+    rows = [row for layout in laid for row in layout.rows]
+    owners = tuple(number for number, layout in enumerate(laid) for _ in layout.rows)
     tokens = token_batch(rows, 0, length)  # what padding is does not matter under the mask
     total = tokens.shape[1]
     answers = [
         (owners.index(number) + answer.row, answer.columns, candidate)
-        for number, (own, question) in enumerate(zip(laid, questions, strict=True))
-        for answer, candidate in zip(own.answers, question.candidates, strict=True)
+        for number, (layout, question) in enumerate(zip(laid, questions, strict=True))
+        for answer, candidate in zip(layout.answers, question.candidates, strict=True)
     ]
     tail = total - min(columns[0] for _, columns, _ in answers)
     places: list[int] = []
@@ -127,7 +129,7 @@ def batches(
 ) -> Iterator[list[int]]:
     """Yield indices of questions alike in length whose rows fit a number of positions."""
     laid = [question.packed if packed else question.plain for question in questions]
-    lengths = [max(len(row.tokens) for row in own.rows) for own in laid]
+    lengths = [max(len(row.tokens) for row in layout.rows) for layout in laid]
     chunk: list[int] = []
     rows = 0
     for index in sorted(range(len(questions)), key=lengths.__getitem__):
@@ -148,4 +150,6 @@ def risks(scores: Sequence[Tensor], losses: Sequence[Sequence[float]]) -> Tensor
     >>> risks([torch.zeros(2), torch.zeros(2)], [(0.0, 1.0), (1.0, 1.0)])
     tensor(1.5000)
     """
-    return torch.stack([expected_risk(s, own) for s, own in zip(scores, losses, strict=True)]).sum()
+    return torch.stack(
+        [expected_risk(s, values) for s, values in zip(scores, losses, strict=True)]
+    ).sum()

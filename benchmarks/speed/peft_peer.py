@@ -50,32 +50,32 @@ class PeftStates:
         """Return what the last backward left in a state's adapter, as gradients of its factors."""
         A = self.layer.lora_embedding_A[f"s{number}"]
         B = self.layer.lora_embedding_B[f"s{number}"]
-        found = Factors(A.grad @ self.embedding, B.grad.clone())
+        gradient = Factors(A.grad @ self.embedding, B.grad.clone())
         A.grad = B.grad = None
-        return found
+        return gradient
 
     def read_mixed(
         self, questions: Sequence[EncodedQuestion], *, packed: bool = False
     ) -> list[Tensor]:
         """Return each state's energies on its question, adapters mixed within a batch."""
-        found: dict[int, Tensor] = {}
+        energies: dict[int, Tensor] = {}
         with torch.no_grad():
             for chunk in batches(questions, self.positions, packed=packed):
                 rows = rows_of([questions[index] for index in chunk], packed=packed)
                 names = [f"s{chunk[owner]}" for owner in rows.owners]
                 logits = self.model(**rows.inputs, adapter_names=names).logits
-                found.update(zip(chunk, rows.energies(logits), strict=True))
-        return [found[number] for number in range(len(questions))]
+                energies.update(zip(chunk, rows.energies(logits), strict=True))
+        return [energies[number] for number in range(len(questions))]
 
     def read_in_turn(self, questions: Sequence[EncodedQuestion]) -> list[Tensor]:
         """Return each state's energies on its question, one adapter set after the other."""
-        found = []
+        energies = []
         with torch.no_grad():
             for number, question in enumerate(questions):
                 self.model.set_adapter(f"s{number}")
                 rows = rows_of([question])
-                found += rows.energies(self.model(**rows.inputs).logits)
-        return found
+                energies += rows.energies(self.model(**rows.inputs).logits)
+        return energies
 
 
 def peft_gradient(setting: Setting) -> Callable[[], Factors]:
@@ -94,7 +94,7 @@ def peft_gradient(setting: Setting) -> Callable[[], Factors]:
         return states.gradient(number)
 
     def gradient() -> Factors:
-        found = []
+        gradients = []
         for number, task in enumerate(setting.pair):
             states.model.set_adapter(f"s{number}")
             fast = start
@@ -103,7 +103,7 @@ def peft_gradient(setting: Setting) -> Callable[[], Factors]:
                     slopes(number, fast, task.support),
                     lambda value, slope: value - STEP_SIZE * slope,
                 )
-            found.append(slopes(number, fast, task.query or ()))
-        return Factors.stack(found).map(lambda tensor: tensor.mean(0))
+            gradients.append(slopes(number, fast, task.query or ()))
+        return Factors.stack(gradients).map(lambda tensor: tensor.mean(0))
 
     return gradient

@@ -56,36 +56,36 @@ def ways(setting: Setting, count: int) -> tuple[Read, dict[str, Read | PeerMissi
         episode = learner.begin(number)
         episode.factors = state
         requests.append((episode, task.prompt, task.candidates))
-    found: dict[str, Read | PeerMissing] = {}
+    peers: dict[str, Read | PeerMissing] = {}
     try:
         peft = PeftStates(setting, states)
-        found["mixed"] = lambda: [e.softmax(0) for e in peft.read_mixed(questions)]
-        found["packed"] = lambda: [e.softmax(0) for e in peft.read_mixed(questions, packed=True)]
-        found["turn"] = lambda: [e.softmax(0) for e in peft.read_in_turn(questions)]
+        peers["mixed"] = lambda: [e.softmax(0) for e in peft.read_mixed(questions)]
+        peers["packed"] = lambda: [e.softmax(0) for e in peft.read_mixed(questions, packed=True)]
+        peers["turn"] = lambda: [e.softmax(0) for e in peft.read_in_turn(questions)]
     except PeerMissing as missing:
-        found["mixed"] = found["packed"] = found["turn"] = missing
+        peers["mixed"] = peers["packed"] = peers["turn"] = missing
     try:
         reft = ReftStates(setting, states)
-        found["reft"] = lambda: [e.softmax(0) for e in reft.read_in_turn(questions)]
+        peers["reft"] = lambda: [e.softmax(0) for e in reft.read_in_turn(questions)]
     except PeerMissing as missing:
-        found["reft"] = missing
-    return lambda: learner.read_many(requests), found
+        peers["reft"] = missing
+    return lambda: learner.read_many(requests), peers
 
 
 def rows(setting: Setting) -> list[Row]:
     """Measure reads of 1, 8 and 64 states."""
-    made: list[Row] = []
+    table_rows: list[Row] = []
     for count in (1, 8) if setting.quick else (1, 8, 64):
-        own, others = ways(setting, count)
-        runs = {"ours": Keeping(own)}
+        our_read, others = ways(setting, count)
+        runs = {"ours": Keeping(our_read)}
         runs |= {n: Keeping(way) for n, way in others.items() if not isinstance(way, PeerMissing)}
         times = setting.alternate(runs, long=count > 8)
         reference = torch.cat(runs["ours"].result)
         for name, other in others.items():
             case = f"N = {count}: {NAMES[name]}"
             if isinstance(other, PeerMissing):
-                made.append(Missing(case, str(other)))
+                table_rows.append(Missing(case, str(other)))
                 continue
             check_same(NAMES[name], torch.cat(runs[name].result), reference, TOLERANCE)
-            made.append(timed_row(case, times, name, "ours", "its time over ours"))
-    return made
+            table_rows.append(timed_row(case, times, name, "ours", "its time over ours"))
+    return table_rows

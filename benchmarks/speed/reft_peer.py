@@ -34,32 +34,32 @@ class ReftStates:
                 embed_dim=width, low_rank_dimension=rank, dtype=torch.float32
             )
 
-        place = {"layer": 0, "component": "block_input", "low_rank_dimension": rank}
-        config = pyreft.ReftConfig(representations=[{**place, "intervention": loreft()}])
+        representation = {"layer": 0, "component": "block_input", "low_rank_dimension": rank}
+        config = pyreft.ReftConfig(representations=[{**representation, "intervention": loreft()}])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an old package on new ones
             self.model: Any = pyreft.get_reft_model(setting.own_model(), config, set_device=False)
         (self.key,) = self.model.interventions
         self.interventions = []
         for state in states:
-            own = loreft()
+            intervention = loreft()
             with torch.no_grad():
-                own.load_state_dict(
+                intervention.load_state_dict(
                     {
                         "weight": state.B.T + state.A,
                         "bias": torch.zeros(rank),
                         "rotate_layer": state.B,
                     }
                 )
-            self.interventions.append(own.eval())
+            self.interventions.append(intervention.eval())
 
     def read_in_turn(self, questions: Sequence[EncodedQuestion]) -> list[Tensor]:
         """Return each state's energies on its question, one intervention after the other."""
-        found = []
+        energies = []
         with torch.no_grad():
             for intervention, question in zip(self.interventions, questions, strict=True):
                 self.model.interventions[self.key] = intervention
                 rows = rows_of([question])
                 _, output = self.model(rows.inputs, unit_locations=None)
-                found += rows.energies(output.logits)
-        return found
+                energies += rows.energies(output.logits)
+        return energies

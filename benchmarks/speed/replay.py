@@ -40,14 +40,14 @@ def answers(setting: Setting, items: Sequence[Recorded], only: Sequence[str]) ->
     learner = Learner(setting.substrate, setting.slow, limits=setting.limits)
     starts = {"original": SlowState.initial(setting.substrate, seed=SEED)}
     session = Session(learner, PATHS, JobPrompter(), seed=1, starts=starts)
-    found: dict[str, list[Tensor]] = {name: [] for name in only}
+    by_path: dict[str, list[Tensor]] = {name: [] for name in only}
     for event in ordered(items):
         if isinstance(event, Ask):
-            for name, said in session.ask(questions_of(event.items), only).items():
-                found[name].append(torch.from_numpy(np.stack(said)))
+            for name, policies in session.ask(questions_of(event.items), only).items():
+                by_path[name].append(torch.from_numpy(np.stack(policies)))
         else:
             session.learn(labels_of(event.items), only)
-    return [torch.cat(own) for own in found.values()]
+    return [torch.cat(policies) for policies in by_path.values()]
 
 
 def rows(setting: Setting) -> list[Row]:
@@ -59,13 +59,13 @@ def rows(setting: Setting) -> list[Row]:
         return answers(setting, items, names)
 
     def in_turn() -> list[Tensor]:
-        return [own for name in names for own in answers(setting, items, [name])]
+        return [answer for name in names for answer in answers(setting, items, [name])]
 
     runs = {"together": Keeping(together), "in turn": Keeping(in_turn)}
     times = setting.alternate(runs, long=True)
-    found, alone = (torch.cat(runs[name].result) for name in ("together", "in turn"))
-    check_same("one path at a time", alone, found, TOLERANCE)
-    own = timed_row(
+    shared, alone = (torch.cat(runs[name].result) for name in ("together", "in turn"))
+    check_same("one path at a time", alone, shared, TOLERANCE)
+    row = timed_row(
         "one path after the other",
         times,
         "in turn",
@@ -74,7 +74,7 @@ def rows(setting: Setting) -> list[Row]:
         f"{len(items)} jobs, {len(names)} paths",
         jobs_per_second=len(items) / times["together"].median,
     )
-    return [own, *_without_model(setting)]
+    return [row, *_without_model(setting)]
 
 
 def _without_model(setting: Setting) -> list[Row]:

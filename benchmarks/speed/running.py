@@ -41,11 +41,11 @@ def measure(
 ) -> Table:
     """Measure the sections one after the other, saying which is under way."""
     started = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-    found = []
+    sections = []
     for section, rows in chosen(names):
         begun = time.perf_counter()
         say(f"{section.title} …")
-        found.append((section, rows(setting)))
+        sections.append((section, rows(setting)))
         say(f"  {time.perf_counter() - begun:.0f} s")
     facts = machine_facts(
         substrate=setting.substrate.name,
@@ -54,4 +54,4 @@ def measure(
         clock="processor" if setting.clock is time.process_time else "wall",
         measured=f"{started} UTC",
     )
-    return Table(facts, found)
+    return Table(facts, sections)

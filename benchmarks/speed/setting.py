@@ -124,7 +124,7 @@ class Keeping(Generic[T]):
         return self.result
 
 
-def check_same(name: str, found: torch.Tensor, ours: torch.Tensor, tolerance: float) -> float:
+def check_same(name: str, theirs: torch.Tensor, ours: torch.Tensor, tolerance: float) -> float:
     """Return the largest difference relative to the largest entry, refusing one past tolerance.
 
     Examples
@@ -134,7 +134,7 @@ def check_same(name: str, found: torch.Tensor, ours: torch.Tensor, tolerance: fl
     ...
     larc.errors.LarcError: half does not compute what LARC does (largest difference 5.0e-01, ...
     """
-    difference = float((found - ours).abs().max() / ours.abs().max())
+    difference = float((theirs - ours).abs().max() / ours.abs().max())
     if not difference <= tolerance:
         raise LarcError(
             f"{name} does not compute what LARC does (largest difference {difference:.1e}, at most "

@@ -95,14 +95,14 @@ class Table:
         """Return the table that `save` wrote as JSON."""
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         sections = []
-        for found in content["sections"]:
+        for section in content["sections"]:
             rows = [
                 Measured(**{**row, "ratio": Spread(**row["ratio"])})
                 if "ratio" in row
                 else Missing(**row)
-                for row in found.pop("rows")
+                for row in section.pop("rows")
             ]
-            sections.append((Section(**found), rows))
+            sections.append((Section(**section), rows))
         return Table(content["facts"], sections)
 
     def save(self, path: str | Path) -> tuple[Path, Path]:

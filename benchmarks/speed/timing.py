@@ -126,8 +126,8 @@ def peak_bytes(run: Run) -> int:
     """
     from torch.profiler import ProfilerActivity, profile
 
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "trace.json"
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "trace.json"
         with (
             _quiet_library(),
             profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,

@@ -27,19 +27,19 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:7.0f} s  {text}", flush=True)
 
-    place = Path(tempfile.mkdtemp(prefix="larc-torture-"))
-    problems = torture(place, given.kills, given.flips, given.inputs, given.seed, say)
+    directory = Path(tempfile.mkdtemp(prefix="larc-torture-"))
+    problems = torture(directory, given.kills, given.flips, given.inputs, given.seed, say)
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
-        print(f"what was left is in {place}", file=sys.stderr)
+        print(f"what was left is in {directory}", file=sys.stderr)
         return 1
-    shutil.rmtree(place)
+    shutil.rmtree(directory)
     return 0
 
 
 def torture(
-    place: Path, kills: int, flips: int, inputs: int, seed: int, say: Callable[[str], None]
+    directory: Path, kills: int, flips: int, inputs: int, seed: int, say: Callable[[str], None]
 ) -> list[str]:
     """Do all of it, and print what came of it; returns what went wrong."""
     import torch
@@ -50,17 +50,17 @@ def torture(
 
     torch.set_num_threads(1)
     killed, flipped, fed = Killed(), Flipped(), Fed()
-    (place / "kills").mkdir()
+    (directory / "kills").mkdir()
     for number, workload in enumerate(WORKLOADS):
         share = (kills * (number + 1)) // len(WORKLOADS) - (kills * number) // len(WORKLOADS)
-        Killer(place / "kills", seed, workload, fresh=True).torture(share, killed, say)
+        Killer(directory / "kills", seed, workload, fresh=True).torture(share, killed, say)
     published = Path(__file__).parents[2] / "results" / "programs-quick.larc"
-    runs = [place / "kills" / f"{name}-whole" for name in ("programs", "ci")]
-    runs.append(place / "published.larc")
+    runs = [directory / "kills" / f"{name}-whole" for name in ("programs", "ci")]
+    runs.append(directory / "published.larc")
     shutil.copyfile(published, runs[-1])
     for run in runs:
         flip_all(run, flips // len(runs), seed, flipped, say)
-    feed_all(place / "inputs", inputs, seed, fed, say)
+    feed_all(directory / "inputs", inputs, seed, fed, say)
     print(
         f"kills survived: {killed.kills} ({killed.in_writes} in the middle of a write; "
         f"{killed.runs} runs, {killed.resumed} starts that found something to go on from)"

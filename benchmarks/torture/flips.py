@@ -25,7 +25,9 @@ class Flipped:
         return self.tried - len(self.missed)
 
 
-def flip_all(run: Path, count: int, seed: int, found: Flipped, say: Callable[[str], None]) -> None:
+def flip_all(
+    run: Path, count: int, seed: int, outcome: Flipped, say: Callable[[str], None]
+) -> None:
     """Change a verified run in so many ways, each file in turn, and put it back each time."""
     verify_run(run)
     stream = random.Random(f"{seed} {run.name}")
@@ -35,12 +37,12 @@ def flip_all(run: Path, count: int, seed: int, found: Flipped, say: Callable[[st
         # Each file first meets its boundary, then whatever is drawn.
         way = number // len(files)
         with changed(path, way, stream) as what:
-            found.tried += 1
+            outcome.tried += 1
             problem = _unnoticed(run, path)
             if problem:
-                found.missed.append(f"{what} of {path.relative_to(run)}: {problem}")
+                outcome.missed.append(f"{what} of {path.relative_to(run)}: {problem}")
         if (number + 1) % 500 == 0:
-            say(f"{run.name}: {number + 1} of {count} changes, {len(found.missed)} missed")
+            say(f"{run.name}: {number + 1} of {count} changes, {len(outcome.missed)} missed")
     verify_run(run)
 
 
@@ -91,11 +93,11 @@ def changed(path: Path, way: int, stream: random.Random) -> Iterator[str]:
             path.write_bytes(content[:cut] if size else b"\n")
             yield f"the first {cut} bytes alone"
         else:
-            place = flips.get(kind, stream.randrange(size))
+            index = flips.get(kind, stream.randrange(size))
             other = bytearray(content)
-            other[place] ^= 1 << stream.randrange(8)
+            other[index] ^= 1 << stream.randrange(8)
             path.write_bytes(other)
-            yield f"byte {place}"
+            yield f"byte {index}"
     finally:
         beside.unlink(missing_ok=True)
         path.write_bytes(content)

@@ -26,29 +26,29 @@ class Fed:
 
 
 def feed_all(
-    place: Path,
+    directory: Path,
     count: int,
     seed: int,
-    found: Fed,
+    outcome: Fed,
     say: Callable[[str], None],
     readers: Sequence[Reader] = READERS,
 ) -> None:
     """Feed so many damaged inputs, shared out over the readers by their weights."""
-    os.environ["LARC_CACHE"] = str(place / "cache")  # nothing of this stays
+    os.environ["LARC_CACHE"] = str(directory / "cache")  # nothing of this stays
     total = sum(reader.weight for reader in readers)
     for reader in readers:
-        before, problems = found.refused, len(found.problems)
-        own = max(1, round(count * reader.weight / total))
-        for number in range(own):
-            _feed(place, reader, f"{seed} {reader.name} {number}", found)
+        before, problems = outcome.refused, len(outcome.problems)
+        share = max(1, round(count * reader.weight / total))
+        for number in range(share):
+            _feed(directory, reader, f"{seed} {reader.name} {number}", outcome)
         say(
-            f"{reader.name}: {own} inputs, {found.refused - before} refused, "
-            f"{len(found.problems) - problems} problems"
+            f"{reader.name}: {share} inputs, {outcome.refused - before} refused, "
+            f"{len(outcome.problems) - problems} problems"
         )
 
 
-def _feed(place: Path, reader: Reader, seed: str, found: Fed) -> None:
-    good, trial = place / reader.name / "good", place / reader.name / "trial"
+def _feed(directory: Path, reader: Reader, seed: str, outcome: Fed) -> None:
+    good, trial = directory / reader.name / "good", directory / reader.name / "trial"
     if not good.exists():
         good.mkdir(parents=True)
         reader.make(good)
@@ -67,24 +67,24 @@ def _feed(place: Path, reader: Reader, seed: str, found: Fed) -> None:
     else:
         path.write_bytes(content)
     before = snapshot(trial)
-    found.tried += 1
+    outcome.tried += 1
     what = f"{reader.name}, seed {seed!r}, {path.name}"
     try:
         value = reader.read(trial)
     except LarcError as error:
-        found.refused += 1
+        outcome.refused += 1
         if "\n" in str(error) or not str(error):
-            found.problems.append(f"{what}: the refusal is no sentence: {str(error)!r}")
+            outcome.problems.append(f"{what}: the refusal is no sentence: {str(error)!r}")
         if snapshot(trial) != before:
-            found.problems.append(f"{what}: something was written before {error}")
+            outcome.problems.append(f"{what}: something was written before {error}")
         return
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # a panic of a native reader is one, too
-        found.problems.append(f"{what}: {traceback.format_exc(limit=-3)}")
+        outcome.problems.append(f"{what}: {traceback.format_exc(limit=-3)}")
         return
     if reader.exact and not forged and value != expected:
-        found.problems.append(f"{what}: another answer than that of the undamaged file")
+        outcome.problems.append(f"{what}: another answer than that of the undamaged file")
 
 
 def _copy(good: Path, trial: Path) -> Path:
@@ -93,11 +93,11 @@ def _copy(good: Path, trial: Path) -> Path:
     return trial
 
 
-def snapshot(place: Path) -> dict[str, Any]:
+def snapshot(directory: Path) -> dict[str, Any]:
     """Return everything below a directory, by name."""
-    return dict(_entries(place))
+    return dict(_entries(directory))
 
 
-def _entries(place: Path) -> Iterator[tuple[str, Any]]:
-    for path in sorted(place.rglob("*")):
-        yield str(path.relative_to(place)), path.read_bytes() if path.is_file() else None
+def _entries(directory: Path) -> Iterator[tuple[str, Any]]:
+    for path in sorted(directory.rglob("*")):
+        yield str(path.relative_to(directory)), path.read_bytes() if path.is_file() else None

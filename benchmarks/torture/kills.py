@@ -57,8 +57,8 @@ class Killed:
 class Killer:
     """Starts one workload again and again, and kills it."""
 
-    def __init__(self, place: Path, seed: int, workload: str, fresh: bool = False) -> None:
-        self.place, self.workload, self.fresh = place, workload, fresh
+    def __init__(self, directory: Path, seed: int, workload: str, fresh: bool = False) -> None:
+        self.directory, self.workload, self.fresh = directory, workload, fresh
         self.stream = random.Random(f"{seed} {workload}")
         self.starts = 0
         self.context = multiprocessing.get_context("forkserver")
@@ -74,7 +74,7 @@ class Killer:
 
     def reference(self) -> dict[str, bytes]:
         """Let one be, and return what it wrote; the time it took is what kills are spread over."""
-        whole = self.place / f"{self.workload}-whole"
+        whole = self.directory / f"{self.workload}-whole"
         warm = self.context.Process(target=_nothing)
         warm.start()  # loads what later ones find loaded
         warm.join()
@@ -83,48 +83,48 @@ class Killer:
         process.join()
         self.seconds = time.monotonic() - began
         if process.exitcode != 0:
-            raise SystemExit(f"{self.workload} does not run at all; see {self.place / 'log'}")
+            raise SystemExit(f"{self.workload} does not run at all; see {self.directory / 'log'}")
         return exact_files(whole)
 
-    def torture(self, kills: int, found: Killed, say: Callable[[str], None]) -> None:
+    def torture(self, kills: int, outcome: Killed, say: Callable[[str], None]) -> None:
         """Kill the workload so often, in as many runs as that takes."""
         expected = self.reference()
-        goal = found.kills + kills
-        while found.kills < goal:
-            out = self.place / f"{self.workload}-{found.runs}"
-            before = found.kills
-            self._until_finished(out, goal, found)
-            found.runs += 1
+        goal = outcome.kills + kills
+        while outcome.kills < goal:
+            out = self.directory / f"{self.workload}-{outcome.runs}"
+            before = outcome.kills
+            self._until_finished(out, goal, outcome)
+            outcome.runs += 1
             problems = self._compare(out, expected)
-            found.problems += [f"{out.name}: {problem}" for problem in problems]
-            found.lost += len(problems)
+            outcome.problems += [f"{out.name}: {problem}" for problem in problems]
+            outcome.lost += len(problems)
             say(
-                f"{self.workload}: a run after {found.kills - before} kills "
-                f"{'differs' if problems else 'is the same'} ({found.kills} kills so far)"
+                f"{self.workload}: a run after {outcome.kills - before} kills "
+                f"{'differs' if problems else 'is the same'} ({outcome.kills} kills so far)"
             )
             if not problems:
                 shutil.rmtree(out)
 
-    def _until_finished(self, out: Path, goal: int, found: Killed) -> None:
+    def _until_finished(self, out: Path, goal: int, outcome: Killed) -> None:
         survived = 0
         kept: set[str] = set()
         while True:
-            spare = found.kills >= goal or survived >= _MOST_KILLS
-            found.resumed += any(out.rglob("*.safetensors")) if out.exists() else 0
+            spare = outcome.kills >= goal or survived >= _MOST_KILLS
+            outcome.resumed += any(out.rglob("*.safetensors")) if out.exists() else 0
             process = self._start(out)
             ended = self._wait(process, out, spare)
             now = set(records(out))
-            found.lost += len(kept - now)
-            found.problems += [f"{out.name}: {name} was lost" for name in sorted(kept - now)]
+            outcome.lost += len(kept - now)
+            outcome.problems += [f"{out.name}: {name} was lost" for name in sorted(kept - now)]
             kept = now
             if ended:
                 if process.exitcode != 0:
-                    found.lost += 1
-                    found.problems.append(f"{out.name}: exit code {process.exitcode}")
+                    outcome.lost += 1
+                    outcome.problems.append(f"{out.name}: exit code {process.exitcode}")
                 return
             survived += 1
-            found.kills += 1
-            found.in_writes += any(is_aside(path) for path in out.rglob(".*"))
+            outcome.kills += 1
+            outcome.in_writes += any(is_aside(path) for path in out.rglob(".*"))
 
     def _wait(self, process: Process, out: Path, spare: bool) -> bool:
         """Kill the process at some moment; whether it ended before that."""
@@ -148,7 +148,7 @@ class Killer:
     def _start(self, out: Path) -> Process:
         self.starts += 1
         arguments = (*WORKLOADS[self.workload], "--out", str(out))
-        log = str(self.place / "log")
+        log = str(self.directory / "log")
         if self.fresh and self.starts % _FRESH == 0:
             command = [sys.executable, "-m", "larc.cli", *arguments]
             if self.workload == "live":
@@ -163,11 +163,11 @@ class Killer:
         return process
 
     def _compare(self, out: Path, expected: dict[str, bytes]) -> list[str]:
-        found = exact_files(out)
+        files = exact_files(out)
         problems = [
             f"{name} differs from an uninterrupted run"
-            for name in sorted(expected.keys() | found.keys())
-            if expected.get(name) != found.get(name)
+            for name in sorted(expected.keys() | files.keys())
+            if expected.get(name) != files.get(name)
         ]
         if self.workload != "live":
             try:
@@ -224,13 +224,15 @@ def records(out: Path) -> Iterator[str]:
 
         facts = load_state(out / "session.safetensors", SESSION_FILE)[1]
         answers = facts["notes"]["notes"]["answers"]  # the caller's notes, within the controller's
-        yield from (f"answer {name} {sha256(str(said).encode())}" for name, said in answers.items())
+        yield from (
+            f"answer {name} {sha256(str(answer).encode())}" for name, answer in answers.items()
+        )
 
 
 def _writing(out: Path) -> bool:
     places = [out, *out.glob("units/*")] if out.exists() else []
-    for place in places:
-        with suppress(OSError), os.scandir(place) as entries:
+    for directory in places:
+        with suppress(OSError), os.scandir(directory) as entries:
             if any(entry.name.endswith(".part") for entry in entries):
                 return True
     return False
@@ -253,8 +255,8 @@ def _larc(log: str, *arguments: str) -> None:
     sys.exit(main(arguments))
 
 
-def _live(log: str, place: str) -> None:
+def _live(log: str, directory: str) -> None:
     from benchmarks.torture.live import main
 
     _quiet(log)
-    sys.exit(main(place))
+    sys.exit(main(directory))

@@ -41,9 +41,9 @@ def questions(count: int = 30) -> list[Recorded]:
     ]
 
 
-def main(place: str) -> int:
+def main(out: str) -> int:
     torch.set_num_threads(1)
-    directory = Path(place)
+    directory = Path(out)
     directory.mkdir(exist_ok=True)
     substrate = larc.load_substrate("tiny")
     slow = larc.SlowState.initial(substrate, seed=1)
@@ -66,8 +66,8 @@ def main(place: str) -> int:
             for item, answer in zip(
                 event.items, controller.ask(questions_of(event.items)), strict=True
             ):
-                said = {name: policy.tolist() for name, policy in answer.said.items()}
-                answers[item.name] = said | {"mixed": list(answer.forecast.probabilities)}
+                policies = {name: policy.tolist() for name, policy in answer.said.items()}
+                answers[item.name] = policies | {"mixed": list(answer.forecast.probabilities)}
         else:
             controller.learn(labels_of(event.items))
         controller.save(saved, {"done": number, "answers": answers})

@@ -57,26 +57,26 @@ def slow() -> SlowState:
 # Saved states ------------------------------------------------------------------------------------
 
 
-def _make_slow(place: Path) -> None:
-    atomic_write(place / "slow", slow().to_bytes())
+def _make_slow(directory: Path) -> None:
+    atomic_write(directory / "slow", slow().to_bytes())
 
 
-def _read_slow(place: Path) -> Any:
-    return read_slow(place / "slow").about
+def _read_slow(directory: Path) -> Any:
+    return read_slow(directory / "slow").about
 
 
 def _learner() -> larc.Learner:
     return larc.Learner(tiny(), slow(), larc.SGD(1.0))
 
 
-def _make_episode(place: Path) -> None:
+def _make_episode(directory: Path) -> None:
     episode = _learner().begin(seed=3)
     episode.update(larc.Label("Next: ", ["up", "down"], 0))
-    episode.save(place / "episode")
+    episode.save(directory / "episode")
 
 
-def _read_episode(place: Path) -> Any:
-    episode = _learner().resume(place / "episode")
+def _read_episode(directory: Path) -> Any:
+    episode = _learner().resume(directory / "episode")
     stream = episode.stream.bit_generator.state
     return episode.step, stream, episode.factors.A.tolist(), episode.factors.B.tolist()
 
@@ -90,17 +90,17 @@ def _trainer() -> Trainer:
     return Trainer(tiny(), slow(), _tasks(), TrainingSettings(batch=1, inner_steps=1))
 
 
-def _make_training(place: Path) -> None:
+def _make_training(directory: Path) -> None:
     trainer = _trainer()
     trainer.advance()
-    trainer.save(place / "training", {"losses": [0.5]})
+    trainer.save(directory / "training", {"losses": [0.5]})
 
 
-def _read_training(place: Path) -> Any:
+def _read_training(directory: Path) -> Any:
     trainer = _trainer()
     before = trainer.slow.digest
     try:
-        notes = trainer.restore(place / "training")
+        notes = trainer.restore(directory / "training")
     except larc.LarcError:
         assert trainer.slow.digest == before, "half restored"
         raise
@@ -111,18 +111,18 @@ def _session() -> Session:
     return Session(_learner(), live.PATHS, JobPrompter(), seed=1)
 
 
-def _make_session(place: Path) -> None:
+def _make_session(directory: Path) -> None:
     session = _session()
     items = [recorded_job(job) for job in synthetic_jobs(6, seed=1)]
     session.ask(questions_of(items))
     session.learn(labels_of(items[:4]))
-    session.save(place / "session", {"done": 2})
+    session.save(directory / "session", {"done": 2})
 
 
-def _read_session(place: Path) -> Any:
+def _read_session(directory: Path) -> Any:
     session = _session()
     try:
-        notes = session.restore(place / "session")
+        notes = session.restore(directory / "session")
     except larc.LarcError:
         assert not session.pending, "half restored"
         assert not session.prompter.size, "half restored"
@@ -130,19 +130,19 @@ def _read_session(place: Path) -> Any:
     return notes, session.events, session.pending, session.prompter.state(), session.size
 
 
-def _make_controller(place: Path) -> None:
+def _make_controller(directory: Path) -> None:
     controller = Controller(_session())
     items = [recorded_job(job) for job in synthetic_jobs(6, seed=1)]
     controller.ask(questions_of(items))
     controller.learn(labels_of(items[:4]))
-    controller.save(place / "session", {"done": 2})
+    controller.save(directory / "session", {"done": 2})
 
 
-def _read_controller(place: Path) -> Any:
+def _read_controller(directory: Path) -> Any:
     controller = Controller(_session())
     before = controller.forecaster.state()
     try:
-        notes = controller.restore(place / "session")
+        notes = controller.restore(directory / "session")
     except larc.LarcError:
         assert controller.forecaster.state() == before, "half restored"
         assert not controller.session.pending, "half restored"
@@ -150,14 +150,14 @@ def _read_controller(place: Path) -> Any:
     return notes, controller.forecaster.state(), controller.session.size
 
 
-def _make_reference(place: Path) -> None:
+def _make_reference(directory: Path) -> None:
     replay = hedge_after(synthetic_jobs(8, seed=1))
     replay.ask(synthetic_jobs(9, seed=2))
-    atomic_write(place / "replay.json", as_json(replay.state()))
+    atomic_write(directory / "replay.json", as_json(replay.state()))
 
 
-def _read_reference(place: Path) -> Any:
-    state = _loaded(place / "replay.json")
+def _read_reference(directory: Path) -> Any:
+    state = _loaded(directory / "replay.json")
     return HedgeReplay.from_state(state).state() if isinstance(state, dict) else None
 
 
@@ -171,8 +171,8 @@ def _loaded(path: Path) -> Any:
 # Runs and packages -------------------------------------------------------------------------------
 
 
-def _make_run(place: Path) -> None:
-    run = Run.start(place / "run", "programs", as_values(PRESETS["smoke"]), data="d" * 64)
+def _make_run(directory: Path) -> None:
+    run = Run.start(directory / "run", "programs", as_values(PRESETS["smoke"]), data="d" * 64)
     files = {"slow.safetensors": slow().to_bytes(), "curve.json": as_json([0.5])}
     files["provenance.json"] = as_json(provenance(tiny()))
     run.finish_unit("train-adapted-1", files)
@@ -185,22 +185,22 @@ def _make_run(place: Path) -> None:
     run.close()
 
 
-def _read_run(place: Path) -> Any:
-    return verify_run(place / "run")
+def _read_run(directory: Path) -> Any:
+    return verify_run(directory / "run")
 
 
-def _make_archive(place: Path) -> None:
-    _make_run(place)
-    pack(Run(place / "run"), place / "run.larc")
-    shutil.rmtree(place / "run")
+def _make_archive(directory: Path) -> None:
+    _make_run(directory)
+    pack(Run(directory / "run"), directory / "run.larc")
+    shutil.rmtree(directory / "run")
 
 
-def _read_archive(place: Path) -> Any:
-    return verify_run(place / "run.larc")
+def _read_archive(directory: Path) -> Any:
+    return verify_run(directory / "run.larc")
 
 
-def _go_on(place: Path) -> Any:
-    run = Run.start(place / "run", "programs", as_values(PRESETS["smoke"]), data="d" * 64)
+def _go_on(directory: Path) -> Any:
+    run = Run.start(directory / "run", "programs", as_values(PRESETS["smoke"]), data="d" * 64)
     settings_of(run)
     run.check_foreign()
     run.manifest()
@@ -208,39 +208,39 @@ def _go_on(place: Path) -> Any:
     return run.made_with()
 
 
-def _read_package(place: Path) -> Any:
-    return SlowState.from_pretrained(place / "package", substrate=tiny()).digest
+def _read_package(directory: Path) -> Any:
+    return SlowState.from_pretrained(directory / "package", substrate=tiny()).digest
 
 
 # Models ------------------------------------------------------------------------------------------
 
 
-def _make_model(place: Path) -> None:
-    tiny().model.save_pretrained(place / "model")
-    tiny().tokenizer.save_pretrained(place / "model")
+def _make_model(directory: Path) -> None:
+    tiny().model.save_pretrained(directory / "model")
+    tiny().tokenizer.save_pretrained(directory / "model")
 
 
-def _read_model(place: Path) -> Any:
-    return larc.load_substrate(place / "model").identity
+def _read_model(directory: Path) -> Any:
+    return larc.load_substrate(directory / "model").identity
 
 
-def _make_adapter(place: Path) -> None:
+def _make_adapter(directory: Path) -> None:
     from larc.studies.programs.adapter import train_adapter
     from larc.studies.programs.settings import AdapterSettings
 
-    train_adapter(AdapterSettings("tiny", str(place / "adapter"), updates=1, batch=2))
+    train_adapter(AdapterSettings("tiny", str(directory / "adapter"), updates=1, batch=2))
 
 
-def _read_adapter(place: Path) -> Any:
-    return larc.load_substrate("tiny", adapter=place / "adapter").identity
+def _read_adapter(directory: Path) -> Any:
+    return larc.load_substrate("tiny", adapter=directory / "adapter").identity
 
 
-def _make_gguf(place: Path) -> None:
-    write_gguf(place / "model.gguf")
+def _make_gguf(directory: Path) -> None:
+    write_gguf(directory / "model.gguf")
 
 
-def _read_gguf(place: Path) -> Any:
-    return larc.load_substrate(place / "model.gguf").identity
+def _read_gguf(directory: Path) -> Any:
+    return larc.load_substrate(directory / "model.gguf").identity
 
 
 READERS = (

@@ -49,46 +49,46 @@ def _answers() -> list[dict[str, Any]]:
     ]
 
 
-def make_jobs(place: Path) -> None:
-    (place / "jobs").mkdir()
-    (place / "jobs" / "a.jsonl").write_bytes(_lines(_rows()))
-    (place / "jobs" / "b.jsonl.gz").write_bytes(gzip.compress(_lines(_rows()), mtime=0))
-    (place / "jobs" / "c.json").write_bytes(json.dumps(_answers()).encode())
-    (place / "jobs" / "d.ndjson").write_bytes(_lines(_answers()))
+def make_jobs(directory: Path) -> None:
+    (directory / "jobs").mkdir()
+    (directory / "jobs" / "a.jsonl").write_bytes(_lines(_rows()))
+    (directory / "jobs" / "b.jsonl.gz").write_bytes(gzip.compress(_lines(_rows()), mtime=0))
+    (directory / "jobs" / "c.json").write_bytes(json.dumps(_answers()).encode())
+    (directory / "jobs" / "d.ndjson").write_bytes(_lines(_answers()))
 
 
-def make_parquet(place: Path) -> None:
+def make_parquet(directory: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    (place / "jobs").mkdir()
+    (directory / "jobs").mkdir()
     table = pyarrow.Table.from_pylist(_rows())
-    pyarrow.parquet.write_table(table, place / "jobs" / "e.parquet", row_group_size=4)
+    pyarrow.parquet.write_table(table, directory / "jobs" / "e.parquet", row_group_size=4)
 
 
-def read_jobs_in(place: Path) -> Any:
-    jobs, accounting = read_jobs(place / "jobs")
+def read_jobs_in(directory: Path) -> Any:
+    jobs, accounting = read_jobs(directory / "jobs")
     rows: dict[str, Any] = dict(accounting.rows())
     assert rows["accepted"] == len(jobs), "a job is not accounted for"
     assert rows["read"] == len(jobs) + sum(rows["left_out"].values()), "a row is lost"
     return [tuple(job) for job in jobs]
 
 
-def make_tasks(place: Path) -> None:
+def make_tasks(directory: Path) -> None:
     rows = [
         {"prompt": f"{n}? ", "candidates": ["a", "b"], "support": [0, 1], "query": [0, 1.5]}
         | {"group": str(n), "family": "f", "split": ("training", "development")[n % 2]}
         for n in range(6)
     ]
-    (place / "tasks.jsonl").write_bytes(_lines(rows))
+    (directory / "tasks.jsonl").write_bytes(_lines(rows))
 
 
-def read_tasks(place: Path) -> Any:
-    found = own_tasks(TaskSettings(tasks=str(place / "tasks.jsonl")))
-    return [asdict(task) for task in (*found.training, *found.development)]
+def read_tasks(directory: Path) -> Any:
+    tasks = own_tasks(TaskSettings(tasks=str(directory / "tasks.jsonl")))
+    return [asdict(task) for task in (*tasks.training, *tasks.development)]
 
 
-def make_events(place: Path) -> None:
+def make_events(directory: Path) -> None:
     rows = [
         {
             "name": item.name,
@@ -99,13 +99,13 @@ def make_events(place: Path) -> None:
         | {"candidates": list(item.question.candidates), "label": item.label}
         for item in live.questions(8)
     ]
-    (place / "events.jsonl").write_bytes(_lines(rows))
+    (directory / "events.jsonl").write_bytes(_lines(rows))
     rows = [{**row, "name": f"{row['name']}g"} for row in rows]
-    (place / "more.jsonl.gz").write_bytes(gzip.compress(_lines(rows), mtime=0))
+    (directory / "more.jsonl.gz").write_bytes(gzip.compress(_lines(rows), mtime=0))
 
 
-def read_events_in(place: Path) -> Any:
-    return [read_events(place / name) for name in ("events.jsonl", "more.jsonl.gz")]
+def read_events_in(directory: Path) -> Any:
+    return [read_events(directory / name) for name in ("events.jsonl", "more.jsonl.gz")]
 
 
 _QUEUE = """\
@@ -115,21 +115,21 @@ o/r:
 """
 
 
-def make_settings(place: Path) -> None:
+def make_settings(directory: Path) -> None:
     text = "".join(f"{k}: {json.dumps(v)}\n" for k, v in as_values(PRESETS["smoke"]).items())
-    (place / "study.yaml").write_text(text)
-    (place / "queue.yaml").write_text(_QUEUE)
+    (directory / "study.yaml").write_text(text)
+    (directory / "queue.yaml").write_text(_QUEUE)
 
 
-def read_settings(place: Path) -> Any:
-    settings = build(ProgramSettings, read_yaml(place / "study.yaml"), PRESETS["smoke"])
-    return as_values(settings), load_queue(str(place / "queue.yaml"))
+def read_settings(directory: Path) -> Any:
+    settings = build(ProgramSettings, read_yaml(directory / "study.yaml"), PRESETS["smoke"])
+    return as_values(settings), load_queue(str(directory / "queue.yaml"))
 
 
 # Ingest ------------------------------------------------------------------------------------------
 
 
-def _fetch(place: Path, told: Callable[[Any], None] = lambda _: None) -> bytes:
+def _fetch(directory: Path, told: Callable[[Any], None] = lambda _: None) -> bytes:
     import httpx
 
     def server(request: Any) -> Any:
@@ -140,16 +140,16 @@ def _fetch(place: Path, told: Callable[[Any], None] = lambda _: None) -> bytes:
         "o/r",
         since="2026-01-01",
         until="2026-01-31",
-        out=place / "jobs.jsonl",
+        out=directory / "jobs.jsonl",
         transport=httpx.MockTransport(server),
         on_progress=told,
         sleep=lambda _: None,
         clock=lambda: 2e9,
     )
-    return (place / "jobs.jsonl").read_bytes()
+    return (directory / "jobs.jsonl").read_bytes()
 
 
-def make_partial(place: Path) -> None:
+def make_partial(directory: Path) -> None:
     """Stop an ingest when all is read, before its output is written."""
 
     def stop(progress: Any) -> None:
@@ -157,29 +157,29 @@ def make_partial(place: Path) -> None:
             raise InterruptedError
 
     with suppress(InterruptedError):
-        _fetch(place, told=stop)
+        _fetch(directory, told=stop)
 
 
-def make_fetched(place: Path) -> None:
-    _fetch(place)
+def make_fetched(directory: Path) -> None:
+    _fetch(directory)
 
 
-def read_fetched(place: Path) -> Any:
-    return _fetch(place)
+def read_fetched(directory: Path) -> Any:
+    return _fetch(directory)
 
 
-def make_answers(place: Path) -> None:
+def make_answers(directory: Path) -> None:
     runs, jobs, _ = _answers()
-    (place / "runs").write_bytes(json.dumps(runs).encode())
-    (place / "jobs").write_bytes(json.dumps(jobs).encode())
+    (directory / "runs").write_bytes(json.dumps(runs).encode())
+    (directory / "jobs").write_bytes(json.dumps(jobs).encode())
 
 
-def read_answers(place: Path) -> Any:
+def read_answers(directory: Path) -> Any:
     import httpx
 
     def server(request: Any) -> Any:
         name = "jobs" if request.url.path.endswith("/jobs") else "runs"
-        path = place / name
+        path = directory / name
         return httpx.Response(200, content=path.read_bytes() if path.is_file() else b"")
 
     with tempfile.TemporaryDirectory() as out:

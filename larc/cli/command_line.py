@@ -64,11 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def check_distribution() -> None:
     """Refuse to work beside the registry's package ``larc``: its files have the names of ours."""
     try:
-        found = distribution("larc").metadata
+        metadata = distribution("larc").metadata
     except PackageNotFoundError:
         return
     # Version 0.1 of this project had that name too, and may be left from an earlier checkout.
-    if found["Name"] == "larc" and _OWN not in (found["Summary"] or ""):
+    if metadata["Name"] == "larc" and _OWN not in (metadata["Summary"] or ""):
         raise LarcError(
             "the package `larc` of the registry is another project and is installed too; run "
             "`pip uninstall larc` and `pip install --force-reinstall larc-lm`."

@@ -26,11 +26,11 @@ def command(
 
     The command line that was stopped is written after the second.
     """
-    made: argparse.ArgumentParser = commands.add_parser(name, help=sentence, description=sentence)
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=sentence, description=sentence)
     if run is not None:
         # Not `run`: a study may have a setting of that name.
-        made.set_defaults(perform=run, stopped=stopped)
-    return made
+        parser.set_defaults(perform=run, stopped=stopped)
+    return parser
 
 
 def given(arguments: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:

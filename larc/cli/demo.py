@@ -36,9 +36,9 @@ def _demo(arguments: argparse.Namespace) -> None:
     learner = begin(load_substrate(name), arguments.state, arguments.rule)
     slow = learner.slow
     start = f"trained by {slow.version} slow updates" if slow.version else "untrained"
-    place = f"before layer {slow.boundary}" if slow.boundary else "at the input"
+    where = f"before layer {slow.boundary}" if slow.boundary else "at the input"
     console.print(
-        f"{name}, a residual of rank {slow.factors.rank} {place}, {start}.",
+        f"{name}, a residual of rank {slow.factors.rank} {where}, {start}.",
         highlight=False,
         soft_wrap=True,
     )

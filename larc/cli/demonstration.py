@@ -14,9 +14,9 @@ from rich.text import Text
 
 from larc.domains.programs import ProgramEpisode, build_episodes, split_groups
 from larc.errors import LarcError
+from larc.feedback import CandidateLosses
 from larc.learner import Episode, Learner
 from larc.rules import parse_rule
-from larc.scoring import CandidateLosses
 from larc.settings import nearest
 from larc.state import SlowState, read_slow
 from larc.substrate import Substrate

@@ -25,9 +25,9 @@ class Parser(argparse.ArgumentParser):
     >>> import contextlib, io
     >>> parser = Parser(prog="larc")
     >>> _ = parser.add_argument("--rank")
-    >>> with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.suppress(SystemExit):
+    >>> with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.suppress(SystemExit):
     ...     parser.parse_args(["--rnak", "4"])
-    >>> print(said.getvalue(), end="")
+    >>> print(errors.getvalue(), end="")
     larc: there is no option --rnak; did you mean '--rank'?
     """
 
@@ -37,8 +37,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and end with the exit code of a wrong command line."""
-        told = message if message.endswith((".", "?")) else f"{message}; see `{self.prog} --help`."
-        self.exit(2, f"larc: {told}\n")
+        text = message if message.endswith((".", "?")) else f"{message}; see `{self.prog} --help`."
+        self.exit(2, f"larc: {text}\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Read the command line, refusing what this command does not know."""
@@ -55,9 +55,9 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            said = nearest(str(value), [str(choice) for choice in action.choices])
+            suggestion = nearest(str(value), [str(choice) for choice in action.choices])
             if action.option_strings:
                 what = f"{action.option_strings[0]} got {value!r}"
             else:
                 what = f"there is no {str(action.metavar).lower()} {value!r}"
-            raise argparse.ArgumentError(None, f"{what}; {said}")
+            raise argparse.ArgumentError(None, f"{what}; {suggestion}")

@@ -82,10 +82,10 @@ def reliability(
     probability = predictions[np.arange(rows), target]
     # Dividing puts a decimal such as 0.3 exactly on its edge, where adding up steps would not.
     edges = np.arange(bins + 1) / bins
-    place = np.searchsorted(edges[1:-1], probability, side="left")
+    bin_of = np.searchsorted(edges[1:-1], probability, side="left")
 
     def per_bin(amounts: Floats) -> Floats:
-        return np.asarray(np.bincount(place, amounts, minlength=bins), dtype=np.float64)
+        return np.asarray(np.bincount(bin_of, amounts, minlength=bins), dtype=np.float64)
 
     weight = per_bin(share)
     empty = np.full(bins, np.nan)
@@ -93,7 +93,7 @@ def reliability(
     observed = np.divide(
         per_bin(share * (happened == target)), weight, out=empty.copy(), where=weight > 0
     )
-    count = np.bincount(place, minlength=bins)
+    count = np.bincount(bin_of, minlength=bins)
     return Reliability(edges, weight, predicted, observed, count)
 
 
@@ -106,6 +106,6 @@ def expected_calibration_error(bins: Reliability) -> float:
     >>> expected_calibration_error(result)
     0.25
     """
-    held = bins.weight > 0
-    gaps = np.abs(bins.predicted[held] - bins.observed[held])
-    return float(weighted_mean(gaps, bins.weight[held]))
+    filled = bins.weight > 0
+    gaps = np.abs(bins.predicted[filled] - bins.observed[filled])
+    return float(weighted_mean(gaps, bins.weight[filled]))

@@ -254,18 +254,19 @@ def _split(
         raise LarcError(
             f"{len(labels)} labels were given for {len(parents)} rows; give one label per row."
         )
-    found: dict[tuple[int, Hashable], int] = {}
+    node_of: dict[tuple[int, Hashable], int] = {}
     try:
         nodes = [
-            found.setdefault(key, len(found)) for key in zip(parents.tolist(), labels, strict=True)
+            node_of.setdefault(key, len(node_of))
+            for key in zip(parents.tolist(), labels, strict=True)
         ]
     except TypeError as error:
         raise LarcError(
             "a label cannot name a group; give strings, numbers or tuples of them."
         ) from error
-    names = [label for _, label in found]
+    names = [label for _, label in node_of]
     # A missing value differs from itself, so each of its rows would silently become a group.
     if any(name != name for name in names):
         raise LarcError("a label is not a number; give every row a label.")
-    owners = np.array([parent for parent, _ in found], dtype=np.intp)
+    owners = np.array([parent for parent, _ in node_of], dtype=np.intp)
     return np.array(nodes, dtype=np.intp), owners, names

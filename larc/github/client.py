@@ -234,9 +234,9 @@ class GitHub:
                 "or belong to another server."
             )
         if status in (404, 410):
-            place = "" if self.base_url == PUBLIC else ", the base URL (https://HOST/api/v3)"
+            hint = "" if self.base_url == PUBLIC else ", the base URL (https://HOST/api/v3)"
             return NotFound(
-                f"{self.repository} was not found at {host} ({status}); check its name{place} and, "
+                f"{self.repository} was not found at {host} ({status}); check its name{hint} and, "
                 "if it is private, that the token may read it."
             )
         if status == 403:

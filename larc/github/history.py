@@ -94,7 +94,7 @@ class History:
 
     def runs(self, first: int, last: int) -> list[Item]:
         """Return the runs created from one second to another, in the order of their ids."""
-        found: dict[int, Item] = {}
+        by_id: dict[int, Item] = {}
         pending, done = [(first, last)], 0
         while pending:
             self._tell("runs", done, done + len(pending))
@@ -103,19 +103,19 @@ class History:
             if runs is None:
                 pending += reversed(halves(*window))
             else:
-                found |= runs
+                by_id |= runs
                 done += 1
         self._tell("runs", done, done)
-        return [run for _, run in sorted(found.items()) if _created_within(run, first, last)]
+        return [run for _, run in sorted(by_id.items()) if _created_within(run, first, last)]
 
     def jobs(self, runs: Sequence[Item]) -> list[tuple[Item, Item]]:
         """Return the jobs of runs, each with its run; a job that comes twice, as it came last."""
-        found: dict[int, tuple[Item, Item]] = {}
+        by_id: dict[int, tuple[Item, Item]] = {}
         for done, run in enumerate(runs):
             self._tell("jobs", done, len(runs))
-            found |= {number: (job, run) for number, job in self._jobs_of(run).items()}
+            by_id |= {number: (job, run) for number, job in self._jobs_of(run).items()}
         self._tell("jobs", len(runs), len(runs))
-        return list(found.values())
+        return list(by_id.values())
 
     def _window(self, first: int, last: int) -> dict[int, Item] | None:
         """Return the runs of a window, or ``None`` where it has to be split."""
@@ -139,9 +139,9 @@ class History:
             _pages(known),
             most=MOST_RESULTS if first < last else MOST_RESULTS + 1,
         )
-        found, state = entries(listing.pages), listing.state
+        runs, state = entries(listing.pages), listing.state
         if state is State.TOO_LONG:
-            if not all(_created_within(run, first, last) for run in found.values()):
+            if not all(_created_within(run, first, last) for run in runs.values()):
                 raise LarcError(
                     f"{self._github.base_url} lists runs from outside the time that was asked for; "
                     "it may be too old to know the filter."
@@ -159,7 +159,7 @@ class History:
         self._check(state, f"the runs created in {created}")
         final = state is State.SETTLED and last + SETTLED_AFTER < now
         self._partial.save(unit, {"pages": _as_json(listing.pages), "final": final})
-        return found
+        return runs
 
     def _jobs_of(self, run: Item) -> dict[int, Item]:
         unit = f"jobs-{run['id']}"
@@ -184,12 +184,12 @@ class History:
             self.gone += 1
             return {}
         self._check(listing.state, f"the jobs of run {run['id']}")
-        found = entries(listing.pages)
-        ended = all(item["status"] == "completed" for item in (run, *found.values()))
+        jobs = entries(listing.pages)
+        ended = all(item["status"] == "completed" for item in (run, *jobs.values()))
         final = ended and listing.state is State.SETTLED
         pages = _as_json(listing.pages)
         self._partial.save(unit, {"run": run, "pages": pages, "final": final})
-        return found
+        return jobs
 
     def _read(
         self,

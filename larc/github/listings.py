@@ -107,10 +107,10 @@ def read_listing(
             # before the last, so there are never more pages than entries.
             if not page.items or len(pages) >= page.total or not (page.more or read < page.total):
                 break
-        found = set(entries(pages))
+        listed = set(entries(pages))
         # Every page must count the same: a deletion between two pages hides an entry, and the last
         # page alone would not show it.
-        if {page.total for page in pages} == {len(found)}:
+        if {page.total for page in pages} == {len(listed)}:
             return Listing(tuple(pages), State.SETTLED)
-        steady, before, known = found == before, found, pages
+        steady, before, known = listed == before, listed, pages
     return Listing(tuple(pages), State.MISCOUNTED if steady else State.SHIFTING)

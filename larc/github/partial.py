@@ -6,18 +6,17 @@ is. No file in either place ends like a file of jobs, so reading a directory of 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from larc.errors import LarcError
 from larc.io.files import atomic_write
+from larc.io.locks import LOCK, locked
 
 # Another number wherever the units of work change their form.
 _FORMAT = 1
@@ -59,7 +58,8 @@ class Partial:
         self._directory = out.with_name(f"{out.name}.partial")
         self._record = out.with_name(f"{out.name}.fetched")
         self._wanted: dict[str, Any] = {"format": _FORMAT, **wanted}
-        self._lock: int | None = None
+        self._lock = ExitStack()
+        self._taken = False
 
     def __enter__(self) -> Partial:
         return self
@@ -70,9 +70,8 @@ class Partial:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._lock.close()
+        self._taken = False
 
     def finished(self) -> dict[str, Any] | None:
         """Return the counts of a finished output, or ``None`` where there is work to do.
@@ -126,35 +125,30 @@ class Partial:
 
     def _take(self) -> None:
         """Make the directory of the units this process's own, if it is not yet."""
-        if self._lock is not None:
+        if self._taken:
             return
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise LarcError(f"{self._directory} could not be made ({error.strerror}).") from error
-        try:
-            # The kernel lets go of it when the process ends, however it ends.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            raise LarcError(
-                f"{self.out} is being fetched by another process; wait for it to end."
-            ) from error
-        self._lock = lock
+        self._lock.enter_context(locked(self._directory))
+        self._taken = True
         known = _read(self._directory / "arguments")
         if known is not None:
             self._compare(known, self._directory)
-        elif any(not path.name.startswith(".") for path in self._directory.iterdir()):
+        elif any(
+            path.name != LOCK and not path.name.startswith(".")
+            for path in self._directory.iterdir()
+        ):
             raise LarcError(f"{self._directory} holds something else; choose another output.")
         else:
             atomic_write(self._directory / "arguments", _as_json(self._wanted))
 
-    def _compare(self, known: Mapping[str, Any], place: Path) -> None:
+    def _compare(self, known: Mapping[str, Any], path: Path) -> None:
         for name, value in self._wanted.items():
             if known.get(name) != value:
                 raise LarcError(
-                    f"{place} was fetched with {name} {known.get(name)!r}, not {value!r}; choose "
+                    f"{path} was fetched with {name} {known.get(name)!r}, not {value!r}; choose "
                     "another output, or delete it."
                 )
 

@@ -101,6 +101,6 @@ def _full_name(document: Mapping[str, object]) -> str | None:
 def _repository_of(job: Mapping[str, object]) -> str | None:
     for key in ("run_url", "url"):
         address = job.get(key)
-        if isinstance(address, str) and (found := _REPOSITORY_IN_URL.search(address)):
-            return found[1]
+        if isinstance(address, str) and (match := _REPOSITORY_IN_URL.search(address)):
+            return match[1]
     return None

@@ -90,8 +90,8 @@ def page_of(response: httpx.Response, name: str, trim: Trim) -> Page:
         or not all(isinstance(item, dict) and type(item.get("id")) is int for item in items)
     ):
         raise Failed(f"an answer that is no listing of {name}", host)
-    kept = [trim(item) for item in items]
-    return Page(total, kept, response.headers.get("etag"), "next" in response.links)
+    trimmed = [trim(item) for item in items]
+    return Page(total, trimmed, response.headers.get("etag"), "next" in response.links)
 
 
 def limit_of(response: httpx.Response, clock: Callable[[], float]) -> Limited | None:

@@ -21,9 +21,9 @@ def atomic_write(path: str | Path, content: bytes) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     atomic_write(Path(place) / "a", b"all of it")
-    ...     (Path(place) / "a").read_bytes()
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     atomic_write(Path(directory) / "a", b"all of it")
+    ...     (Path(directory) / "a").read_bytes()
     b'all of it'
     """
     path = Path(path)
@@ -56,10 +56,10 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     with atomic_directory(Path(place) / "new") as new:
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with atomic_directory(Path(directory) / "new") as new:
     ...         atomic_write(new / "a", b"1")
-    ...     sorted(child.name for child in Path(place).rglob("*"))
+    ...     sorted(child.name for child in Path(directory).rglob("*"))
     ['a', 'new']
     """
     path = Path(path)

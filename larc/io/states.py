@@ -40,14 +40,16 @@ def pack_state(kind: str, tensors: Mapping[str, Tensor], facts: Any) -> bytes:
     ({'x': tensor([1., 1.])}, {'step': 3})
     """
     # Copies: two names may share one tensor here, and a file holds each by itself.
-    kept = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    contiguous = {
+        name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
+    }
     try:
         facts = json.loads(json.dumps(facts))  # as they will be read back
     except (TypeError, ValueError, RecursionError) as error:
         raise LarcError(f"the facts of a {kind} cannot be saved as JSON ({error}).") from error
     # One key: safetensors writes several in no fixed order, and the same state is the same bytes.
-    about = {"kind": kind, "facts": facts, "digest": _digest(kind, kept, facts)}
-    return save(kept, metadata={"larc": json.dumps(about, sort_keys=True)})
+    about = {"kind": kind, "facts": facts, "digest": _digest(kind, contiguous, facts)}
+    return save(contiguous, metadata={"larc": json.dumps(about, sort_keys=True)})
 
 
 def unpack_state(
@@ -69,27 +71,27 @@ def unpack_state(
     try:
         size = int.from_bytes(content[:8], "little")
         about = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["larc"])
-        found, facts, digest = about["kind"], about["facts"], about["digest"]
+        saved_kind, facts, digest = about["kind"], about["facts"], about["digest"]
         tensors = load(content)
-        own = _digest(found, tensors, facts)
+        computed = _digest(saved_kind, tensors, facts)
     except (SafetensorError, *_MISSHAPEN) as error:
         raise LarcError(f"{name} cannot be read as a {kind}; it is damaged or foreign.") from error
     title, version = _parsed(kind)
-    found_title, found_version = _parsed(found)
-    if found_title != title:
-        raise LarcError(f"{name} is not a {title} (it says {found!r}); give one that is.")
-    if digest != own:
+    saved_title, saved_version = _parsed(saved_kind)
+    if saved_title != title:
+        raise LarcError(f"{name} is not a {title} (it says {saved_kind!r}); give one that is.")
+    if digest != computed:
         raise LarcError(
             f"{name} was changed after it was saved; use an undamaged copy, or remove it and start "
             "anew."
         )
-    if found_version > version:
+    if saved_version > version:
         raise LarcError(
-            f"{name} was saved by a newer larc ({found}; this one reads up to {version}); use the "
-            "version that saved it."
+            f"{name} was saved by a newer larc ({saved_kind}; this one reads up to {version}); use "
+            "the version that saved it."
         )
     with whole(name, kind):
-        for older in range(found_version, version):
+        for older in range(saved_version, version):
             facts = (upgrades or {})[older](facts)
     return tensors, facts
 

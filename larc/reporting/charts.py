@@ -129,13 +129,13 @@ class Figure:
     def looks(self) -> dict[str, int]:
         """Return each series' look: its own, or the first that no other has."""
         names = _once(name for panel in self.panels for name in panel.series if name)
-        found: dict[str, int] = {}
+        chosen: dict[str, int] = {}
         for name in sorted(names, key=lambda name: name not in LOOKS):
-            free = [look for look in range(SERIES) if look not in found.values()]
-            own = LOOKS.get(name, -1)
+            free = [look for look in range(SERIES) if look not in chosen.values()]
+            usual = LOOKS.get(name, -1)
             # Past the last look they begin again.
-            found[name] = own if own in free else [*free, len(found) % SERIES][0]
-        return {name: found[name] for name in names}
+            chosen[name] = usual if usual in free else [*free, len(chosen) % SERIES][0]
+        return {name: chosen[name] for name in names}
 
 
 def reliability_chart(title: str, bins: Mapping[str, Reliability]) -> Lines:
@@ -149,10 +149,10 @@ def reliability_chart(title: str, bins: Mapping[str, Reliability]) -> Lines:
     [0.0, 1.0]
     """
     lines = []
-    for name, found in bins.items():
-        held = found.weight > 0
-        parts = (found.predicted, found.observed, found.weight, found.count)
-        predicted, observed, weights, counts = (part[held].tolist() for part in parts)
+    for name, curve in bins.items():
+        filled = curve.weight > 0
+        parts = (curve.predicted, curve.observed, curve.weight, curve.count)
+        predicted, observed, weights, counts = (part[filled].tolist() for part in parts)
         lines.append(Line(name, predicted, observed, weights=weights, counts=counts))
     return Lines(title, "Confidence", "Accuracy", lines, points=True, square=True)
 

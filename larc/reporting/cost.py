@@ -21,8 +21,8 @@ def ledger(run: Run) -> list[dict[str, Any]]:
             counts = {count: row[count] for count in COUNTS}
             totals.setdefault((row["operation"], row["kind"]), Counter()).update(counts)
     return [
-        {"operation": operation, "kind": kind, **{count: own[count] for count in COUNTS}}
-        for (operation, kind), own in sorted(totals.items())
+        {"operation": operation, "kind": kind, **{count: sums[count] for count in COUNTS}}
+        for (operation, kind), sums in sorted(totals.items())
     ]
 
 
@@ -36,8 +36,8 @@ def cost_tables(run: Run) -> list[Table]:
     """Return the ledger and the measured cost of a run; nothing where it has neither."""
     rows = ledger(run)
     measured = _files(run, "cost.json")
-    found = [_ledger_table(rows)] if rows else []
-    return [*found, _cost_table(measured)] if measured else found
+    tables = [_ledger_table(rows)] if rows else []
+    return [*tables, _cost_table(measured)] if measured else tables
 
 
 def _files(run: Run, name: str) -> dict[str, Any]:

@@ -85,18 +85,18 @@ def draw(figure: charts.Figure) -> Figure:
     # Past sixty inches a picture is too large for what opens it.
     drawn = Figure(figsize=(WIDTH, min(0.3 + height, 60)), layout="constrained")
     looks, shared = figure.looks(), dict[str, Any]()
-    for place, panel in enumerate(figure.panels, start=1):
+    for number, panel in enumerate(figure.panels, start=1):
         if isinstance(panel, charts.Rows):
-            axes = drawn.add_subplot(lines, columns, place, sharex=shared.get(panel.label))
+            axes = drawn.add_subplot(lines, columns, number, sharex=shared.get(panel.label))
             shared.setdefault(panel.label, axes)
             _draw_rows(axes, panel, looks)
         else:
-            axes = drawn.add_subplot(lines, columns, place)
+            axes = drawn.add_subplot(lines, columns, number)
             _draw_lines(axes, panel, looks)
         axes.set_title(panel.title)
     # Names on an axis need no key.
-    told = {name for p in figure.panels if isinstance(p, charts.Lines) for name in p.names}
-    keyed = [name for name in looks if name not in told]
+    labelled = {name for p in figure.panels if isinstance(p, charts.Lines) for name in p.names}
+    keyed = [name for name in looks if name not in labelled]
     if len(keyed) > 1:
         handles = [_key(name, looks[name]) for name in keyed]
         drawn.legend(handles=handles, loc="outside upper center", ncols=6, handlelength=1)
@@ -124,9 +124,9 @@ def _draw_rows(axes: Axes, panel: charts.Rows, looks: Mapping[str, int]) -> None
     for row, name in enumerate(rows):
         if row % 2 and deepest > 1:
             axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
-        own = [value for value in panel.values if value.row == name]
-        for place, value in enumerate(own):
-            y = row + (place - (len(own) - 1) / 2) * 0.8 / deepest
+        values = [value for value in panel.values if value.row == name]
+        for lane, value in enumerate(values):
+            y = row + (lane - (len(values) - 1) / 2) * 0.8 / deepest
             color, marker = _look(looks, value.series)
             if panel.bars:
                 start = panel.reference or 0.0
@@ -196,15 +196,17 @@ def _name_points(axes: Axes, panel: charts.Lines) -> None:
     axes.set_xticks(range(last + 1), panel.names, rotation=30 if last > 2 else 0)
     # Past seven lines there is room for the last one's labels only.
     shown = panel.lines[-1 if len(panel.lines) > 7 else 0 :]
-    for place in range(last + 1):
-        held = [(line.y[list(line.x).index(place)], line) for line in shown if place in line.x]
-        heights = charts.spread([value for value, _ in held], 0.075 * reach)
-        for (value, line), height in zip(held, heights, strict=True):
+    for position in range(last + 1):
+        points = [
+            (line.y[list(line.x).index(position)], line) for line in shown if position in line.x
+        ]
+        heights = charts.spread([value for value, _ in points], 0.075 * reach)
+        for (value, line), height in zip(points, heights, strict=True):
             text = charts.number(value, panel.digits)
-            if place == last and line.note:
+            if position == last and line.note:
                 text += f" ({line.note})"
             weight = "bold" if line.dashed else "normal"
-            _note(axes, text, place, height, left=place == 0 < last, weight=weight)
+            _note(axes, text, position, height, left=position == 0 < last, weight=weight)
 
 
 def _note(axes: Axes, text: str, x: float, y: float, left: bool = False, **more: Any) -> None:
@@ -217,9 +219,9 @@ def _note(axes: Axes, text: str, x: float, y: float, left: bool = False, **more:
 def _count(axes: Axes, count: int, x: float, y: float, area: float) -> None:
     """Write how many observations a point stands for, below it in the upper half and above else."""
     away, side = area**0.5 / 2 + 2, "bottom" if y <= 0.5 else "top"
-    place = (0, away if y <= 0.5 else -away)
+    offset = (0, away if y <= 0.5 else -away)
     axes.annotate(
-        f"{count:,}", (x, y), place, size=6, textcoords="offset points", ha="center", va=side
+        f"{count:,}", (x, y), offset, size=6, textcoords="offset points", ha="center", va=side
     )
 
 

@@ -41,8 +41,8 @@ def page(report: Report, facts: Facts) -> str:
 
     Examples
     --------
-    >>> made = page(Report("A study", "Does it help?", "It helped.", []), Facts("larc", []))
-    >>> made.startswith("<!doctype html>"), "It helped." in made
+    >>> document = page(Report("A study", "Does it help?", "It helped.", []), Facts("larc", []))
+    >>> document.startswith("<!doctype html>"), "It helped." in document
     (True, True)
     """
     style = (ASSETS / "page.css").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def _prose(text: str) -> str:
 
 def _answer(text: str) -> str:
     """Return the answer with numbers in brackets, its interval, set back a little."""
-    return re.sub(r"\([^()]*\d[^()]*\)", lambda found: f"<span>{found[0]}</span>", _prose(text))
+    return re.sub(r"\([^()]*\d[^()]*\)", lambda match: f"<span>{match[0]}</span>", _prose(text))
 
 
 def _policy(script: str) -> str:
@@ -182,12 +182,12 @@ def values_table(panel: Chart) -> Table:
                 for value in panel.values
             ],
         }
-        held = {
+        filled = {
             name: column for name, column in parts.items() if any(v is not None for v in column)
         }
         for index, value in enumerate(panel.values):
-            rows.append([value.row, *(column[index] for column in held.values())])
-        return Table(panel.title, "", (panel.label, *held), rows, panel.digits)
+            rows.append([value.row, *(column[index] for column in filled.values())])
+        return Table(panel.title, "", (panel.label, *filled), rows, panel.digits)
     clear = [line for line in panel.lines if len(line.x) and not line.faint]
     labelled = any(line.labels for line in clear)
     if panel.square or labelled:  # points of their own, not places along a line
@@ -198,8 +198,8 @@ def values_table(panel: Chart) -> Table:
         columns = ("Line", panel.x_label, panel.y_label, "Which" if labelled else "Predictions")
         return Table(panel.title, "", columns, rows, panel.digits)
     for x in svg.stops(clear):
-        place = panel.names[round(x)] if panel.names else tick_text(x, [x])
-        rows.append([place, *svg.values_at(clear, x)])
+        label = panel.names[round(x)] if panel.names else tick_text(x, [x])
+        rows.append([label, *svg.values_at(clear, x)])
     along = (panel.x_label, *(svg.name(line) or panel.y_label for line in clear))
     return Table(panel.title, "", along, rows, panel.digits)
 
@@ -207,8 +207,9 @@ def values_table(panel: Chart) -> Table:
 def _settings(facts: Facts) -> str:
     rows = "".join(
         f'<tr><th scope="row">{escape(name.replace("_", "-"))}</th>'
-        f'<td class="code">{escape(shown(value))}</td><td class="prose">{escape(told)}</td></tr>\n'
-        for name, value, told in facts.settings
+        f'<td class="code">{escape(shown(value))}</td>'
+        f'<td class="prose">{escape(description)}</td></tr>\n'
+        for name, value, description in facts.settings
     )
     head = '<th scope="col">Setting</th><th scope="col">Value</th><th scope="col">What it is</th>'
     return (
@@ -226,7 +227,7 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(shown, value)) or "none"
     if isinstance(value, dict):
-        return "; ".join(f"{name} {shown(held)}" for name, held in value.items())
+        return "; ".join(f"{name} {shown(part)}" for name, part in value.items())
     return str(value) if value not in ("", None) else "none"
 
 
@@ -240,8 +241,8 @@ def _runs(names: Sequence[str]) -> str:
 
 def _provenance(facts: Facts) -> str:
     parts = []
-    for number, made in enumerate(facts.made_with, start=1):
-        rows = list(_flat(made))
+    for number, versions in enumerate(facts.made_with, start=1):
+        rows = list(_flat(versions))
         which = f" ({number} of {len(facts.made_with)})" if len(facts.made_with) > 1 else ""
         parts.append(_pairs(f"Versions and identities{which}", rows))
     if facts.evidence:

@@ -59,14 +59,14 @@ def draw(figure: Figure) -> list[str]:
 
 
 def _extent(panel: Rows) -> list[float]:
-    held = [
+    ends = [
         end
         for value in panel.values
         for end in (value.value, value.lower, value.upper, value.start)
         if end is not None
     ]
     reference = 0.0 if panel.bars and panel.reference is None else panel.reference
-    return held if reference is None else [*held, reference]
+    return ends if reference is None else [*ends, reference]
 
 
 def _draw_rows(panel: Rows, looks: Mapping[str, int], low: float, high: float) -> str:
@@ -92,8 +92,8 @@ def _draw_rows(panel: Rows, looks: Mapping[str, int], low: float, high: float) -
         else:
             parts.append(letters(cut(row), 0, start + 13, "start"))
             first += 9
-        for place, value in enumerate(values):
-            parts.append(_value(panel, value, looks, scale, first + place * lane))
+        for index, value in enumerate(values):
+            parts.append(_value(panel, value, looks, scale, first + index * lane))
             if deepest == 1:
                 shown = number(value.value, panel.digits, signed=panel.signed)
                 parts.append(letters(shown, WIDTH, first, "end", "number"))
@@ -202,11 +202,11 @@ def _thinned(places: list[tuple[float, float]]) -> list[tuple[float, float]]:
     if len(places) <= POINTS:
         return places
     size = -(-2 * len(places) // POINTS)
-    kept = {0, len(places) - 1}
+    chosen = {0, len(places) - 1}
     for start in range(0, len(places), size):
         inside = range(start, min(start + size, len(places)))
-        kept |= {min(inside, key=lambda i: places[i][1]), max(inside, key=lambda i: places[i][1])}
-    return [places[index] for index in sorted(kept)]
+        chosen |= {min(inside, key=lambda i: places[i][1]), max(inside, key=lambda i: places[i][1])}
+    return [places[index] for index in sorted(chosen)]
 
 
 def _points(
@@ -219,22 +219,22 @@ def _points(
             if panel.names:
                 # What stands on a name has its look.
                 series = where = panel.names[round(x)]
-            told = [f"{where}, {name(line)}".strip(", "), number(y, panel.digits)]
+            texts = [f"{where}, {name(line)}".strip(", "), number(y, panel.digits)]
             size = 1.0
             if len(line.weights):
-                told.append(f"weight {number(100 * line.weights[index], 1)} %")
+                texts.append(f"weight {number(100 * line.weights[index], 1)} %")
                 size = 0.5 + 1.5 * line.weights[index] ** 0.5
             if len(line.counts):
-                told.append(f"{line.counts[index]:,} predictions")
+                texts.append(f"{line.counts[index]:,} predictions")
             shape = dot(x_scale(x), y_scale(y), looks.get(series, 0), size=size)
             if len(line.labels):
                 label = line.labels[index]
-                told[0] = f"{label}: {told[0]}"
+                texts[0] = f"{label}: {texts[0]}"
                 # Within the chart: past its right end a phone would scroll.
                 at = min(x_scale(x), WIDTH - text_width(label) / 2)
                 parts.append(letters(label, at, y_scale(y) - 10, "middle", "number"))
             look = look_class(looks, series)
-            parts.append(mark("\n".join(told), [shape], look, x_scale(x), y_scale(y)))
+            parts.append(mark("\n".join(texts), [shape], look, x_scale(x), y_scale(y)))
     return parts
 
 
@@ -270,19 +270,19 @@ def _stops(
     clear = [line for line in lines if not line.faint]
     parts = []
     for x in stops(clear):
-        held = [
+        points = [
             (line, y) for line, y in zip(clear, values_at(clear, x), strict=True) if y is not None
         ]
-        told = [f"{panel.x_label} {tick_text(x, [x])}"]
-        told += [f"{name(line)}: {number(y, panel.digits)}" for line, y in held]
+        texts = [f"{panel.x_label} {tick_text(x, [x])}"]
+        texts += [f"{name(line)}: {number(y, panel.digits)}" for line, y in points]
         dots = [
             f'<g class="{look_class(looks, line.series)}">'
             f"{dot(x_scale(x), y_scale(y), looks.get(line.series, 0), size=0.8)}</g>"
-            for line, y in held
+            for line, y in points
         ]
         guide = rule(x_scale(x), y_scale.end, y_scale.start, "guide")
-        at = x_scale(x), y_scale(held[0][1])
-        parts.append(mark("\n".join(told), [guide, *dots], "stop", *at))
+        at = x_scale(x), y_scale(points[0][1])
+        parts.append(mark("\n".join(texts), [guide, *dots], "stop", *at))
     return parts
 
 
@@ -290,16 +290,19 @@ def _labels(panel: Lines, lines: Sequence[Line], x_scale: Scale, y_scale: Scale)
     """Write the values beside the points, of the last line only where there are many."""
     shown = lines[-1 if len(lines) > 4 else 0 :]
     parts = []
-    for place in range(len(panel.names)):
-        held = [
-            (line, y) for line in shown for x, y in zip(line.x, line.y, strict=True) if x == place
+    for position in range(len(panel.names)):
+        points = [
+            (line, y)
+            for line in shown
+            for x, y in zip(line.x, line.y, strict=True)
+            if x == position
         ]
-        heights = spread([y_scale(y) for _, y in held], 13.0)
-        for (line, y), height in zip(held, heights, strict=True):
+        heights = spread([y_scale(y) for _, y in points], 13.0)
+        for (line, y), height in zip(points, heights, strict=True):
             text = number(y, panel.digits)
-            if len(lines) > 1 and line.note and place == len(panel.names) - 1:
+            if len(lines) > 1 and line.note and position == len(panel.names) - 1:
                 text += f" ({line.note})"
-            parts.append(letters(text, x_scale(place) + 10, height, "start", "number"))
+            parts.append(letters(text, x_scale(position) + 10, height, "start", "number"))
     return parts
 
 
@@ -335,11 +338,11 @@ def describe(panel: Chart) -> str:
     'Points. G: 4.0 [3.0, 5.0].'
     """
     if isinstance(panel, Rows):
-        told = [said(panel, value).replace("\n", ": ", 1) for value in panel.values]
-        return f"{panel.label}. {'; '.join(told)}."
-    told = [_told(line, panel.digits) for line in panel.lines if len(line.y) and not line.faint]
+        parts = [said(panel, value).replace("\n", ": ", 1) for value in panel.values]
+        return f"{panel.label}. {'; '.join(parts)}."
+    parts = [_told(line, panel.digits) for line in panel.lines if len(line.y) and not line.faint]
     over = f" over {', '.join(panel.names) if panel.names else panel.x_label.lower()}"
-    return f"{panel.y_label}{over}: {'; '.join(told)}."
+    return f"{panel.y_label}{over}: {'; '.join(parts)}."
 
 
 def _told(line: Line, digits: int) -> str:

@@ -28,10 +28,10 @@ def sample(look: int) -> str:
     )
 
 
-def mark(told: str, parts: Iterable[str], look: str, x: float, y: float) -> str:
+def mark(title: str, parts: Iterable[str], look: str, x: float, y: float) -> str:
     """Return what says its values where it is pointed at, and where that is."""
-    place = f'data-x="{short(x)}" data-y="{short(y)}"'
-    return f'<g class="m {look}" {place}><title>{escape(told)}</title>{"".join(parts)}</g>'
+    attributes = f'data-x="{short(x)}" data-y="{short(y)}"'
+    return f'<g class="m {look}" {attributes}><title>{escape(title)}</title>{"".join(parts)}</g>'
 
 
 def dot(x: float, y: float, look: int, kind: str = "", size: float = 1.0) -> str:
@@ -74,8 +74,8 @@ def rule(x: float, top: float, bottom: float, kind: str) -> str:
 def letters(text: str, x: float, y: float, anchor: str, kind: str = "") -> str:
     """Return a text at a place, which it begins, ends or has in its middle."""
     # A little lower than the middle: that is where letters are.
-    place = f'x="{short(x)}" y="{short(y + 4)}" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {place}>{escape(text)}</text>'
+    attributes = f'x="{short(x)}" y="{short(y + 4)}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {attributes}>{escape(text)}</text>'
 
 
 def text_width(text: str) -> float:
@@ -85,10 +85,10 @@ def text_width(text: str) -> float:
 
 def cut(text: str) -> str:
     """Return as much of a text as a chart is wide."""
-    kept = len(text)
-    while text_width(text[:kept]) > WIDTH:
-        kept -= 1
-    return text if kept == len(text) else f"{text[: kept - 1]}…"
+    length = len(text)
+    while text_width(text[:length]) > WIDTH:
+        length -= 1
+    return text if length == len(text) else f"{text[: length - 1]}…"
 
 
 def short(value: float) -> str:

@@ -91,14 +91,14 @@ class Table:
         classes = [_html_class(column) for column in zip(*texts, strict=True)]
         classes = classes or [""] * len(self.columns)
         head = "".join(
-            f'<th scope="col"{own}>{escape(name)}</th>'
-            for name, own in zip(self.columns, classes, strict=True)
+            f'<th scope="col"{attribute}>{escape(name)}</th>'
+            for name, attribute in zip(self.columns, classes, strict=True)
         )
         body = ""
         for row in texts:
             cells = [
-                f"<td{own}>{escape(text)}</td>"
-                for text, own in zip(row[1:], classes[1:], strict=True)
+                f"<td{attribute}>{escape(text)}</td>"
+                for text, attribute in zip(row[1:], classes[1:], strict=True)
             ]
             body += f'<tr><th scope="row"{classes[0]}>{escape(row[0])}</th>{"".join(cells)}</tr>\n'
         return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"

@@ -39,8 +39,8 @@ def pack(run: Run, out: Path) -> Path:
 
 def recorded_files(run: Run) -> dict[str, bytes]:
     """Return every file of a run's record by name, its manifest included."""
-    kept = [name for name in run.store.names() if run.role(name) in ("evidence", "manifest")]
-    return {name: run.read(name) for name in kept}
+    names = [name for name in run.store.names() if run.role(name) in ("evidence", "manifest")]
+    return {name: run.read(name) for name in names}
 
 
 def unpack(archive: Path, out: Path) -> Path:

@@ -42,12 +42,12 @@ class Step:
 
     def hashes(self, event: Event) -> Iterator[tuple[str, str, str]]:
         """Yield the unit, the file and the hash that a recorded event of this kind holds."""
-        held = event.get(self.field) if self.field else None
-        if isinstance(held, Mapping):
-            for unit, digest in held.items():
+        recorded = event.get(self.field) if self.field else None
+        if isinstance(recorded, Mapping):
+            for unit, digest in recorded.items():
                 yield str(unit), self.file, str(digest)
-        elif held is not None:
-            yield self.unit, self.file, str(held)
+        elif recorded is not None:
+            yield self.unit, self.file, str(recorded)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ def identities(
     Examples
     --------
     >>> files = {"config.json": "c0", "units/train/slow.safetensors": "f0"}
-    >>> found = identities("d0", files, [{"sources": "50", "substrate": {"adapter": ""}}])
-    >>> found["configuration"], found["data"], found["factors"], found["sources"]
+    >>> identity = identities("d0", files, [{"sources": "50", "substrate": {"adapter": ""}}])
+    >>> identity["configuration"], identity["data"], identity["factors"], identity["sources"]
     ('c0', 'd0', {'train': 'f0'}, ['50'])
     """
     substrates = [dict(facts.get("substrate") or {}) for facts in made_with]

@@ -124,22 +124,22 @@ class Controller:
             )
         if contexts and len(contexts) != len(questions):
             raise LarcError("there is a context for some questions only; give one for each.")
-        told: dict[str, Any] = dict(said)
+        by_expert: dict[str, Any] = dict(said)
         for expert in self.experts:
-            told |= expert.ask(questions)
+            by_expert |= expert.ask(questions)
         for number, question in enumerate(questions):
-            if told:  # refused before anything is asked
+            if by_expert:  # refused before anything is asked
                 check_probabilities(
-                    [rows[number] for rows in told.values()], len(question.candidates)
+                    [rows[number] for rows in by_expert.values()], len(question.candidates)
                 )
-        answers = {**self.session.ask(questions, only=self.awake), **told}
-        made = []
+        answers = {**self.session.ask(questions, only=self.awake), **by_expert}
+        results = []
         for number, question in enumerate(questions):
             policies = {name: np.asarray(rows[number]) for name, rows in answers.items()}
             context = contexts[number] if contexts else ""
             forecast = self.forecaster.predict(question.name, policies, context)
-            made.append(Answer(forecast, policies))
-        return made
+            results.append(Answer(forecast, policies))
+        return results
 
     def learn(self, labels: Mapping[str, LabelValue]) -> dict[str, Update]:
         """Take in labels that arrive together: states that are awake learn, then trust does.

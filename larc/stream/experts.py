@@ -94,5 +94,5 @@ def make_expert(text: str) -> Expert:
         raise LarcError(
             f"there is no expert {text!r}; give one of {', '.join(EXPERTS)}, or module:Class."
         )
-    made: Expert = load_object(text, "expert")()
-    return made
+    expert: Expert = load_object(text, "expert")()
+    return expert

@@ -93,5 +93,5 @@ def make_prompter(text: str) -> Prompter:
         raise LarcError(
             f"there is no prompter {text!r}; give one of {', '.join(PROMPTERS)}, or module:Class."
         )
-    made: Prompter = load_object(text, "prompter")()
-    return made
+    prompter: Prompter = load_object(text, "prompter")()
+    return prompter

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from larc.errors import LarcError
+from larc.feedback import CandidateLosses, Label
 from larc.io.states import load_state, save_state, whole
 from larc.learner import Episode, Learner, Update
 from larc.residual import Factors
 from larc.rules import UpdateRule, parse_rule, rule_facts
-from larc.scoring import CandidateLosses, Label
 from larc.state import SlowState
 from larc.stream.prompter import PlainPrompter, Prompter
 from larc.stream.question import Labelled, LabelValue, Question, Recorded, labels_of, resolved
@@ -473,7 +473,7 @@ class Session:
             stream.bit_generator.state = saved["stream"]
             states.append((factors, int(saved["step"]), stream))
         pending = {
-            name: self._unpacked(name, kept, given) for name, kept in facts["pending"].items()
+            name: self._unpacked(name, packed, given) for name, packed in facts["pending"].items()
         }
         events, notes = int(facts["events"]), facts["notes"]
         self.prompter.restore(facts["prompter"])

@@ -70,12 +70,12 @@ def results_hash(run: Run) -> str:
     changes the manifest, but not what the run found.
     """
     files = run.manifest()["files"]
-    kept = {
+    digests = {
         name: digest
         for name, digest in files.items()
         if name in ("config.json", "evidence.jsonl") or Path(name).parts[0] == "units"
     }
-    return sha256(as_json(kept))
+    return sha256(as_json(digests))
 
 
 def audited(about: AboutRun) -> AuditedRun:

@@ -124,7 +124,7 @@ def _states_of(run: Run) -> States:
     return states
 
 
-def _copy_adapter(run: Run, place: Path, substrate: str) -> None:
+def _copy_adapter(run: Run, target: Path, substrate: str) -> None:
     """Copy the adapter, if it is still the one that the run's substrate was made with."""
     source = Path(run.settings["adapter"])
     settings = run.settings
@@ -139,10 +139,10 @@ def _copy_adapter(run: Run, place: Path, substrate: str) -> None:
             f"{source} is not the adapter that {run.path} was made with, or {settings['substrate']}"
             " is another model by now; bring them back as they were."
         )
-    make_directory(place)
+    make_directory(target)
     for name in ADAPTER_FILES:
         if (source / name).is_file():
-            shutil.copyfile(source / name, place / name)
+            shutil.copyfile(source / name, target / name)
 
 
 def _lineage(run: Run, choice: Choice, states: Sequence[SlowState]) -> dict[str, Any]:

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from larc.evaluation import nested_weights
+from larc.feedback import Label
 from larc.io.json_files import as_json
 from larc.io.parquet import to_parquet
 from larc.progress import Display
 from larc.runs.engines import Files
 from larc.runs.stopping import stoppable
 from larc.runs.units import Checkpoint, ModelUnit, counted, recount
-from larc.scoring import Label
 from larc.state import SlowState
 from larc.stream.experts import Expert
 from larc.stream.question import Labelled, Question, Recorded, labels_of, questions_of
@@ -164,8 +164,8 @@ class SessionPlayer:
 
     def save(self, path: Path, notes: Mapping[str, Any]) -> None:
         """Write everything that the next event depends on."""
-        kept = {"rows": self.predictions.rows, "updates": self.updates}
-        self.session.save(path, {**kept, "reference": self.expert.state(), **notes})
+        progress = {"rows": self.predictions.rows, "updates": self.updates}
+        self.session.save(path, {**progress, "reference": self.expert.state(), **notes})
 
     def restore(self, path: Path, questions: Sequence[Question]) -> dict[str, Any]:
         """Go back to what was saved."""

@@ -151,8 +151,8 @@ def _settings(run: Run, study: Study) -> list[tuple[str, Any, str]]:
     values: Mapping[str, Any] = run.settings
     if run.kind == SWEEP:
         values = {**values["base"], **values["varied"]}
-    told = {item.name: item.metadata.get("help", "") for item in fields(study.settings)}
-    return [(name, value, told.get(name, "")) for name, value in values.items()]
+    help_texts = {item.name: item.metadata.get("help", "") for item in fields(study.settings)}
+    return [(name, value, help_texts.get(name, "")) for name, value in values.items()]
 
 
 def _model_notes(run: Run) -> list[str]:

@@ -31,8 +31,8 @@ def earlier_state(start: str, arm: str, seed: int, settings: ModelSettings) -> b
         )
     content = earlier.unit_file(unit, "slow.safetensors")
     slow = SlowState.from_bytes(content, f"{unit} of {start}")
-    own, its = (settings.boundary, settings.rank), (slow.boundary, slow.factors.rank)
-    if own != its:
+    wanted, its = (settings.boundary, settings.rank), (slow.boundary, slow.factors.rank)
+    if wanted != its:
         raise LarcError(
             f"the states of {start} are at boundary {its[0]} with rank {its[1]}; "
             f"give --boundary {its[0]} --rank {its[1]}."

@@ -40,10 +40,10 @@ def attach_adapter(
         ) from error
     wanted = sum("lora_" in name for name, _ in model.named_parameters())
     with safe_open(Path(directory) / WEIGHTS_FILE, framework="pt") as file:
-        found = len(file.keys())
-    if found != wanted:  # PEFT would only warn, and go on with random numbers
+        present = len(file.keys())
+    if present != wanted:  # PEFT would only warn, and go on with random numbers
         raise LarcError(
-            f"the adapter in {directory} has {found} tensors and this model takes {wanted}; "
+            f"the adapter in {directory} has {present} tensors and this model takes {wanted}; "
             "get a whole copy."
         )
 

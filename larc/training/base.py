@@ -163,8 +163,8 @@ class SlowTrainer:
             return self._restore(path, tensors, facts)
 
     def _restore(self, path: str | Path, tensors: Mapping[str, Tensor], facts: Any) -> Any:
-        for name, own in self.facts().items():
-            if facts.get(name) != own:
+        for name, expected in self.facts().items():
+            if facts.get(name) != expected:
                 raise LarcError(
                     f"{path} was saved by a training with other {name}; remove it to start anew, "
                     "or give what it was started with."
@@ -172,8 +172,8 @@ class SlowTrainer:
         device = self.substrate.device
         factors = Factors(tensors["A"], tensors["B"]).to(device)
         origin = Factors(tensors["origin.A"], tensors["origin.B"]).to(device)
-        for own in (factors, origin):
-            own.check_like(self.slow.factors)
+        for loaded in (factors, origin):
+            loaded.check_like(self.slow.factors)
         # Everything is made before anything is changed.
         trained, notes = _leaves(factors, step_size_of(self._trained)), facts["notes"]
         if STEP in trained:
@@ -239,7 +239,7 @@ def batch_indices(count: int, batch: int, updates: int, seed: int) -> list[int]:
     """
     indices = []
     for draw in range(updates * batch, (updates + 1) * batch):
-        epoch, place = divmod(draw, count)
+        epoch, position = divmod(draw, count)
         order = np.random.default_rng([seed, epoch]).permutation(count)
-        indices.append(int(order[place]))
+        indices.append(int(order[position]))
     return indices

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from larc.errors import LarcError
+from larc.feedback import Label
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors
-from larc.scoring import Label, Limits
+from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.training.base import AdamW, SlowTrainer, batch_indices

@@ -12,11 +12,12 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from larc.errors import LarcError
+from larc.feedback import CandidateLosses
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
 from larc.residual import Factors
 from larc.rules import SGD, Objective, UpdateRule, rule_facts
-from larc.scoring import CandidateLosses, Limits
+from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
@@ -159,9 +160,9 @@ class Trainer(SlowTrainer):
             fast = start
             with ledger.operation("support"):
                 for _ in range(self.settings.inner_steps):
-                    made = rule.step(steps_on, fast, differentiable=exact)
-                    fast = made.factors
-                    ledger.check(made.losses.tolist(), made.reached())
+                    update = rule.step(steps_on, fast, differentiable=exact)
+                    fast = update.factors
+                    ledger.check(update.losses.tolist(), update.reached())
             with ledger.operation("query"):
                 if exact:
                     losses = query.losses(fast)

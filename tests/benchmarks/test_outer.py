@@ -12,8 +12,8 @@ from benchmarks.speed.table import Missing
 from larc.errors import LarcError
 
 
-def relative(found: torch.Tensor, own: torch.Tensor) -> float:
-    return float((found - own).abs().max() / own.abs().max())
+def relative(gradient: torch.Tensor, reference: torch.Tensor) -> float:
+    return float((gradient - reference).abs().max() / reference.abs().max())
 
 
 @pytest.fixture(scope="module")
@@ -22,39 +22,39 @@ def ways(setting):
 
 
 @pytest.fixture(scope="module")
-def own(setting):
+def reference(setting):
     return outer.ours(setting)()
 
 
 # Float32 sums in other orders, through four layers and three passes: 2e-6 is seen.
 @pytest.mark.parametrize("name", ["plain", "paper", "peft", "higher"])
-def test_every_layout_and_peer_has_our_gradient(ways, own, name, peer):
+def test_every_layout_and_peer_has_our_gradient(ways, reference, name, peer):
     if name in ("peft", "higher"):
         peer(name)
-    found = ways[name]()
-    assert relative(found.A, own.A) < 1e-4
-    assert relative(found.B, own.B) < 1e-4
+    gradient = ways[name]()
+    assert relative(gradient.A, reference.A) < 1e-4
+    assert relative(gradient.B, reference.B) < 1e-4
 
 
-def test_higher_has_our_gradient_through_the_inner_steps_too(setting, own, peer):
+def test_higher_has_our_gradient_through_the_inner_steps_too(setting, reference, peer):
     peer("higher")
     exact = outer.ours(setting, "exact")()
-    found = higher_peer.higher_gradient(setting, exact=True)()
-    assert relative(found.A, exact.A) < 1e-4
-    assert relative(found.B, exact.B) < 1e-4
-    assert relative(own.A, exact.A) > 1e-3  # another gradient: the comparison can fail
+    gradient = higher_peer.higher_gradient(setting, exact=True)()
+    assert relative(gradient.A, exact.A) < 1e-4
+    assert relative(gradient.B, exact.B) < 1e-4
+    assert relative(reference.A, exact.A) > 1e-3  # another gradient: the comparison can fail
 
 
-def test_a_way_with_another_gradient_is_refused(own):
+def test_a_way_with_another_gradient_is_refused(reference):
     with pytest.raises(LarcError, match="does not compute what LARC does"):
-        check_same("twice as much", 2 * own.A, own.A, outer.TOLERANCE)
+        check_same("twice as much", 2 * reference.A, reference.A, outer.TOLERANCE)
 
 
 def test_a_peer_that_is_not_there_is_a_row_that_says_so(setting, monkeypatch):
     monkeypatch.setitem(sys.modules, "higher", None)
-    found = outer.alternatives(setting)["higher"]
-    assert isinstance(found, PeerMissing)
-    assert "pip install 'larc-lm[bench]'" in str(found)
+    alternative = outer.alternatives(setting)["higher"]
+    assert isinstance(alternative, PeerMissing)
+    assert "pip install 'larc-lm[bench]'" in str(alternative)
 
 
 def test_rows_name_every_alternative(setting, peer):

@@ -22,7 +22,7 @@ def test_the_machine_limit_counts_what_is_needed(setting):
     rows = [setting.ask(task).packed.rows[0] for task in setting.pair]
     positions = sum(len(row.tokens) for row in rows)
     setting.substrate.ledger.clear()
-    found = limit.rows(setting)
+    measured = limit.rows(setting)
     per_read = setting.substrate.ledger.total("head")
     # tiny: width 32, 4 heads of 8, 2 key-value heads, 64 within the MLP, 4 layers, 258 tokens
     per_position = 4 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64)
@@ -30,7 +30,7 @@ def test_the_machine_limit_counts_what_is_needed(setting):
     assert work.multiplications == 2 * positions * per_position + 2 * heads * 32 * 258
     seen = sum(int(row.visible.sum()) for row in rows)
     assert work.total - work.multiplications == 4 * seen * 32 * 4
-    assert all(0 < row.ratio.value < 1 for row in found)
+    assert all(0 < row.ratio.value < 1 for row in measured)
 
 
 def test_boundaries_and_memory_are_measured(setting):
@@ -42,12 +42,12 @@ def test_boundaries_and_memory_are_measured(setting):
 
 
 def test_growth_in_memory_is_linear_where_it_should_be(setting):
-    found = {(row.case, row.of): row.ratio.value for row in growth.rows(setting)}
-    memory = {case: value for (case, of), value in found.items() if "memory" in of}
+    ratios = {(row.case, row.of): row.ratio.value for row in growth.rows(setting)}
+    memory = {case: value for (case, of), value in ratios.items() if "memory" in of}
     # A state is its own factors and nothing else.
     assert memory["begin and hold private states"] == pytest.approx(1, abs=0.05)
     assert memory["update, episodes in a batch"] == pytest.approx(1, abs=0.15)
-    assert len(found) == 10
+    assert len(ratios) == 10
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_growth_in_memory_is_linear_where_it_should_be(setting):
 def test_learners_without_a_model_learn_something_from_the_same_rows(losses, needed, peer):
     peer(*needed)
     jobs = synthetic_jobs(300, seed=1)
-    found = losses(jobs)
-    assert len(found) == len(jobs)
-    assert sum(found) / len(found) < 0.375  # what saying 1/4 each time would give
+    job_losses = losses(jobs)
+    assert len(job_losses) == len(jobs)
+    assert sum(job_losses) / len(job_losses) < 0.375  # what saying 1/4 each time would give
 
 
 def test_replay_compares_equal_answers(setting, peer):
@@ -99,8 +99,8 @@ def test_what_cannot_be_measured_is_refused_first(arguments, says, capsys):
 
 
 def test_a_table_says_what_is_under_way_and_on_what_it_was_measured(setting):
-    said: list[str] = []
-    table = measure(setting, ["limit"], said.append)
-    assert said[0] == "5. The machine's limit …"
+    messages: list[str] = []
+    table = measure(setting, ["limit"], messages.append)
+    assert messages[0] == "5. The machine's limit …"
     assert table.facts["substrate"] == "tiny"
     assert table.facts["clock"] == "wall"

@@ -33,9 +33,9 @@ def test_fetching_is_stopped_goes_on_and_answers_in_json(tmp_path, capsys, monke
         )
         assert hold.reached.wait(60)
         process.send_signal(signal.SIGINT)
-        said, told = process.communicate(timeout=60)
+        output, told = process.communicate(timeout=60)
         hold.go_on.set()
-        assert (process.returncode, said) == (130, "")
+        assert (process.returncode, output) == (130, "")
         assert "what was saved is kept; the same command goes on from there: larc ci fetch" in told
         assert "Traceback" not in told
         assert not out.exists()

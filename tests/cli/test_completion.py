@@ -64,6 +64,6 @@ def test_bash_completes_files_where_a_file_is_wanted(script, tmp_path):
 @pytest.mark.parametrize(("shell", "opening"), [("zsh", "#compdef larc"), ("fish", "#")])
 def test_other_shells_get_a_script_too(shell, opening, capsys):
     assert main(["completion", shell]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(opening)
-    assert "programs" in said
+    output = capsys.readouterr().out
+    assert output.startswith(opening)
+    assert "programs" in output

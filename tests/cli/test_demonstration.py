@@ -22,9 +22,9 @@ def piped(text, *options):
     )
 
 
-def answers(said):
+def answers(output):
     """What was printed after each command that was typed."""
-    return dict(part.split("\n", 1) for part in said.split("\nlarc> ")[1:])
+    return dict(part.split("\n", 1) for part in output.split("\nlarc> ")[1:])
 
 
 def policies(part):
@@ -38,10 +38,10 @@ def test_an_episode_over_a_pipe(tmp_path):
     assert done.returncode == 0
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
-    said = answers(done.stdout)
-    target = int(re.search(r"program (\d) is right", said["answer"])[1]) - 1
+    replies = answers(done.stdout)
+    target = int(re.search(r"program (\d) is right", replies["answer"])[1]) - 1
     first = [now for _, _, now in policies(done.stdout.split("\nlarc> ")[0])]
-    steps = policies(said["real 2"])
+    steps = policies(replies["real 2"])
     assert len(first) == 4
     assert len(steps) == 8
     # Each row shows where it was, which way it went, and where it is.
@@ -51,12 +51,14 @@ def test_an_episode_over_a_pipe(tmp_path):
             abs(before - now) < 0.11  # one digit is shown, and compared with more of them
         )
     assert steps[4 + target][2] > first[target] + 5
-    assert [now for _, _, now in policies(said["reset"])] == first
-    assert "sham feedback" in said["sham"]
-    assert f"kept in {kept}: task 1, step 2." in said[f"save {kept}"]
-    assert "resumed: task 1, step 2." in said[f"resume {kept}"]
-    assert [now for _, _, now in policies(said[f"resume {kept}"])] == [n for _, _, n in steps[4:]]
-    assert said["rael"] == "there is no command 'rael'; did you mean 'real'?\n"
+    assert [now for _, _, now in policies(replies["reset"])] == first
+    assert "sham feedback" in replies["sham"]
+    assert f"kept in {kept}: task 1, step 2." in replies[f"save {kept}"]
+    assert "resumed: task 1, step 2." in replies[f"resume {kept}"]
+    assert [now for _, _, now in policies(replies[f"resume {kept}"])] == [
+        n for _, _, n in steps[4:]
+    ]
+    assert replies["rael"] == "there is no command 'rael'; did you mean 'real'?\n"
 
 
 def test_commands_that_make_no_sense_are_answered_with_a_sentence(capsys, tmp_path):
@@ -126,7 +128,7 @@ def test_on_a_terminal_it_asks_and_shows_colours():
     ) as process:
         os.close(theirs)
         os.write(ours, b"real\nquit\n")
-        said = b""
+        output = b""
         while True:
             try:
                 part = os.read(ours, 4096)
@@ -134,9 +136,9 @@ def test_on_a_terminal_it_asks_and_shows_colours():
                 break
             if not part:
                 break
-            said += part
+            output += part
     os.close(ours)
-    text = said.decode()
+    text = output.decode()
     assert process.returncode == 0
     assert "larc> " in text
     assert "\x1b[32m▲" in text  # green, up

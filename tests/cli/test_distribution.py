@@ -14,11 +14,11 @@ def installed(tmp_path, monkeypatch):
     """Return what installs a distribution: its metadata, in a directory that is searched first."""
 
     def install(name: str, version: str, summary: str | None) -> None:
-        place = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
-        place.mkdir()
+        directory = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+        directory.mkdir()
         lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
         lines += [] if summary is None else [f"Summary: {summary}"]
-        (place / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (directory / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
         monkeypatch.syspath_prepend(tmp_path)
 
     return install
@@ -28,9 +28,9 @@ def installed(tmp_path, monkeypatch):
 def test_another_project_of_our_name_is_refused(installed, capsys, summary):
     installed("larc", "3.1", summary)
     assert main(["completion", "bash"]) == 1
-    said = capsys.readouterr()
-    assert not said.out
-    assert said.err == (
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err == (
         "larc: the package `larc` of the registry is another project and is installed too; run "
         "`pip uninstall larc` and `pip install --force-reinstall larc-lm`.\n"
     )

@@ -65,10 +65,10 @@ def test_what_is_wrong_is_one_sentence_with_what_is_nearest(
 ):
     monkeypatch.chdir(tmp_path)
     assert main(line.split()) == code
-    said = capsys.readouterr().err
-    assert said.startswith("larc: ")
-    assert sentence in said
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("larc: ")
+    assert sentence in message
+    assert message.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -107,18 +107,18 @@ def test_machines_get_json(capsys, tmp_path):
     run = str(tmp_path / "run")
     assert main([*line.split(), *groups.split(), run]) == 0
     first = capsys.readouterr().out
-    said = json.loads(first.splitlines()[-1])
-    assert said["run"] == run
-    assert said["report"] == f"{run}/report.html"
-    assert "expected query error" in said["answer"]
-    rows = {row["Contrast"]: row for row in said["tables"]["contrasts"]}
+    answer = json.loads(first.splitlines()[-1])
+    assert answer["run"] == run
+    assert answer["report"] == f"{run}/report.html"
+    assert "expected query error" in answer["answer"]
+    rows = {row["Contrast"]: row for row in answer["tables"]["contrasts"]}
     assert {"Adapted G", "Adapted D", "Untrained G"} <= set(rows)
     assert isinstance(rows["Adapted G"]["Mean"], float)
     # A finished study and its report say the same.
     assert main([*line.split(), *groups.split(), run]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == said
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == answer
     assert main(["report", run, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == said
+    assert json.loads(capsys.readouterr().out) == answer
 
 
 def test_a_reader_that_has_read_enough_is_no_failure():

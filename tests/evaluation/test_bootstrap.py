@@ -29,13 +29,13 @@ def test_matches_the_exact_distribution_of_two_and_two_groups():
     assert len(exact) == 9
     resamples = 40_000
     means = bootstrap_means(values, families, seed=7, resamples=resamples)
-    found = Counter(means[:, 0].tolist())
-    assert found.keys() == exact.keys()
+    counts = Counter(means[:, 0].tolist())
+    assert counts.keys() == exact.keys()
     for mean, ways in exact.items():
         chance = ways / 16
         # Five standard deviations of a binomial count; the seed is fixed besides.
         slack = 5 * np.sqrt(resamples * chance * (1 - chance))
-        assert abs(found[mean] - resamples * chance) < slack
+        assert abs(counts[mean] - resamples * chance) < slack
     # The two extreme draws have a chance of 1/16 each, far above the half percent in each tail.
     result = bootstrap_intervals(values, families, seed=7)
     assert (result.estimate, result.lower, result.upper) == ([10.25], [5.0], [15.5])

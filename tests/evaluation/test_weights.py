@@ -219,7 +219,7 @@ def test_a_nested_mean_is_the_mean_with_nested_weights_in_any_order():
         means = nested_mean(values, *levels)
         np.testing.assert_allclose(means, weights @ values, rtol=1e-14)
         order = stream.permutation(rows)
-        shuffled = [[level[place] for place in order] for level in levels]
+        shuffled = [[level[index] for index in order] for level in levels]
         assert nested_mean(values[order], *shuffled).tolist() == means.tolist()
 
 
@@ -251,15 +251,15 @@ def test_no_figure_of_a_report_is_a_product_of_matrices(room):
 
 
 @pytest.mark.parametrize(
-    ("values", "weights", "said"),
+    ("values", "weights", "message"),
     [
         ([[1.0], [2.0]], [0.5, 0.5], "2 weights were given for 1 rows"),
         ([1.0, 2.0, 3.0], [1.0], "1 weights were given for 3 rows"),
         ([1.0, np.inf], [0.5, 0.5], "the array of values holds a value that is not finite"),
     ],
 )
-def test_a_weighted_mean_needs_a_weight_for_each_value(values, weights, said):
-    with pytest.raises(LarcError, match=said):
+def test_a_weighted_mean_needs_a_weight_for_each_value(values, weights, message):
+    with pytest.raises(LarcError, match=message):
         weighted_mean(values, weights)
 
 

@@ -45,8 +45,8 @@ def rows(path):
 
 
 def expected(server):
-    found = [flat_row(job, run) for run in server.runs for job in server.jobs[run["id"]]]
-    return sorted(found, key=lambda row: (row["started_at"], row["job_id"]))
+    flat_rows = [flat_row(job, run) for run in server.runs for job in server.jobs[run["id"]]]
+    return sorted(flat_rows, key=lambda row: (row["started_at"], row["job_id"]))
 
 
 def names(directory):

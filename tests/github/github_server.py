@@ -145,10 +145,10 @@ class GitHubServer:
                 first, last = query["created"].split("..")
                 runs = [run for run in runs if first <= run["created_at"] <= last]
             return self._page(runs, "workflow_runs", query, self.most)
-        found = re.fullmatch(rf"{re.escape(base)}/(\d+)/jobs", path)
-        if found and int(found[1]) in self.jobs:
+        match = re.fullmatch(rf"{re.escape(base)}/(\d+)/jobs", path)
+        if match and int(match[1]) in self.jobs:
             assert query["filter"] == "all"
-            return self._page(self.jobs[int(found[1])], "jobs", query, None)
+            return self._page(self.jobs[int(match[1])], "jobs", query, None)
         return None
 
     def _page(self, items, name, query, most):

@@ -103,9 +103,9 @@ def test_real_answers_give_the_jobs_that_reading_them_gives(shared_data, tmp_pat
         fetch(server, tmp_path / "jobs.jsonl", since="2024-11-01", until="2025-02-01")
     files = [Path(f"{pair}{end}") for pair in pairs for end in (".json", "_jobs.json")]
     wanted, read = read_jobs(files)
-    found, fetched = read_jobs(tmp_path / "jobs.jsonl")
-    assert sorted(found) == sorted(wanted)
-    assert len(found) > 10
+    fetched_jobs, fetched = read_jobs(tmp_path / "jobs.jsonl")
+    assert sorted(fetched_jobs) == sorted(wanted)
+    assert len(fetched_jobs) > 10
     # One of these answers holds a job twice.
     assert (read.left_out, fetched.left_out) == ({"duplicate": 1}, {})
 

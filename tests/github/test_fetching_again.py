@@ -125,7 +125,7 @@ def test_two_at_once_do_not_mix(server, tmp_path):
 
     def interfere(step):
         if step.stage == "jobs" and step.done == 3:
-            with pytest.raises(LarcError, match="is being fetched by another process"):
+            with pytest.raises(LarcError, match="is in use by process"):
                 fetch(server, out)
 
     assert fetch(server, out, on_progress=interfere).jobs == 12
@@ -169,8 +169,8 @@ def test_stopping_at_any_write_rename_or_removal_loses_nothing(
         return step
 
     write, path = atomic_write, Path
-    for place in range(1, 100):
-        left = place
+    for stop_at in range(1, 100):
+        left = stop_at
         with monkeypatch.context() as patch:
             patch.setattr(partial_module, "atomic_write", stopping(write))
             for name in ("replace", "unlink", "rmdir", "mkdir"):
@@ -190,7 +190,7 @@ def test_stopping_at_any_write_rename_or_removal_loses_nothing(
         out.unlink()
         (tmp_path / "jobs.jsonl.fetched").unlink()
     # Every unit was written and removed.
-    assert place > 20
+    assert stop_at > 20
 
 
 # Each line on its standard input starts a process that fetches: importing once is enough.
@@ -218,9 +218,9 @@ def test_a_process_killed_within_every_listing_is_carried_on_to_the_same_bytes(t
         fill(server, 8, jobs=7)
         fetch(server, tmp_path / "whole.jsonl.gz")
         requests = len(server.asked)
-        out, said = tmp_path / "jobs.jsonl.gz", tmp_path / "said"
+        out, log = tmp_path / "jobs.jsonl.gz", tmp_path / "said"
         with (
-            said.open("w") as errors,
+            log.open("w") as errors,
             subprocess.Popen(
                 [sys.executable, "-c", SCRIPT, str(out), server.url],
                 cwd=ROOT,
@@ -253,7 +253,7 @@ def test_a_process_killed_within_every_listing_is_carried_on_to_the_same_bytes(t
             assert starter.stdout.readline() == "0\n"
             starter.stdin.close()
         assert len(server.asked) - asked < requests
-    assert "56 jobs of 8 runs of o/r" in said.read_text()
-    assert TOKEN not in said.read_text()
+    assert "56 jobs of 8 runs of o/r" in log.read_text()
+    assert TOKEN not in log.read_text()
     assert out.read_bytes() == (tmp_path / "whole.jsonl.gz").read_bytes()
     assert "jobs.jsonl.gz.partial" not in names(tmp_path)

@@ -27,14 +27,14 @@ def run_python(script, *arguments, **options):
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of 64 KiB, where the kernel lets this process mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
     mounted = subprocess.run(["mount", *options], capture_output=True, check=False)
     if mounted.returncode != 0:
         pytest.skip("this process may not mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_full_disk_leaves_the_old_content(small_disk):
@@ -71,8 +71,8 @@ def test_a_write_past_the_limit_of_the_system_leaves_the_old_content(tmp_path):
 @pytest.fixture
 def closed():
     """A directory that anybody may look into and nobody but the superuser may change."""
-    with tempfile.TemporaryDirectory() as place:
-        closed = Path(place)
+    with tempfile.TemporaryDirectory() as name:
+        closed = Path(name)
         (closed / "file").write_bytes(b"old")
         closed.chmod(0o555)
         yield closed
@@ -120,18 +120,18 @@ def test_a_file_in_place_of_a_directory_is_one_sentence(tmp_path):
 
 
 def test_a_directory_is_made_whole_or_not_at_all(tmp_path):
-    place = tmp_path / "new"
+    directory = tmp_path / "new"
 
-    with pytest.raises(ZeroDivisionError), atomic_directory(place) as new:
+    with pytest.raises(ZeroDivisionError), atomic_directory(directory) as new:
         (new / "a").write_bytes(bytes(1 // 0))
     assert not any(tmp_path.iterdir())
-    with atomic_directory(place) as new:
+    with atomic_directory(directory) as new:
         atomic_write(new / "a", b"1")
-        assert not place.exists()
-    assert (place / "a").read_bytes() == b"1"
-    with pytest.raises(LarcError, match="exists already"), atomic_directory(place):
+        assert not directory.exists()
+    assert (directory / "a").read_bytes() == b"1"
+    with pytest.raises(LarcError, match="exists already"), atomic_directory(directory):
         pass
-    assert (place / "a").read_bytes() == b"1"
+    assert (directory / "a").read_bytes() == b"1"
 
 
 def test_a_killed_write_leaves_the_old_content_and_a_file_that_is_known_by_its_name(tmp_path):

@@ -27,17 +27,17 @@ def test_everything_before_the_damage_is_given_out(tmp_path, cut):
     path = tmp_path / "a.gz"
     packed = gzip.compress(TEXT)
     path.write_bytes(packed[: len(packed) - cut])
-    found = []
+    collected = []
     with pytest.raises(Damaged):
-        found.extend(line for line in _collect(path, found))
-    assert found == TEXT.splitlines()[: len(found)]
+        collected.extend(line for line in _collect(path, collected))
+    assert collected == TEXT.splitlines()[: len(collected)]
     # A cut in the trailer loses nothing; a longer one loses about its share.
-    assert len(found) >= len(TEXT.splitlines()) * (1 - 1.5 * cut / len(packed)) - 1000
+    assert len(collected) >= len(TEXT.splitlines()) * (1 - 1.5 * cut / len(packed)) - 1000
 
 
-def _collect(path, found):
+def _collect(path, collected):
     for line in read_lines(path):
-        found.append(line)
+        collected.append(line)
     return []
 
 
@@ -46,9 +46,9 @@ def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "_CHUNK", 64)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\n" + b"x" * 1000 + b"\nthree\n" + b"y" * 500)
-    found = list(read_lines(path))
-    assert [type(line) is TooLong for line in found] == [False, True, False, True]
-    assert found[2] == b"three"
+    collected = list(read_lines(path))
+    assert [type(line) is TooLong for line in collected] == [False, True, False, True]
+    assert collected[2] == b"three"
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):

@@ -21,9 +21,9 @@ HOLD = """
 """
 
 
-def held_by_another(place):
+def held_by_another(directory):
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(HOLD), str(place)],
+        [sys.executable, "-c", textwrap.dedent(HOLD), str(directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -70,11 +70,11 @@ def test_many_processes_never_hold_it_together(tmp_path):
         from pathlib import Path
         from larc import LarcError
         from larc.io.locks import locked
-        place, done = Path(sys.argv[1]), 0
+        directory, done = Path(sys.argv[1]), 0
         while done < 40:
             try:
-                with locked(place):
-                    count = place / "count"
+                with locked(directory):
+                    count = directory / "count"
                     count.write_text(str(int(count.read_text()) + 1))
                     done += 1
             except LarcError:

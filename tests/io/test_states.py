@@ -16,9 +16,9 @@ def test_the_same_state_is_the_same_bytes():
 
 @given(st.integers(0, len(CONTENT) - 1), st.integers(1, 255))
 @settings(max_examples=200, deadline=None)
-def test_no_flipped_byte_goes_unnoticed(place, change):
+def test_no_flipped_byte_goes_unnoticed(index, change):
     damaged = bytearray(CONTENT)
-    damaged[place] ^= change
+    damaged[index] ^= change
     with pytest.raises(LarcError):
         unpack_state(bytes(damaged), "note")
 

@@ -101,9 +101,9 @@ def test_lines_over_names_join_the_values_of_each_and_say_them():
     assert [line.get_ls() for line in left.lines] == ["-", "-", "--"]
     assert _texts(left) == ["20.0", "22.0", "21.0", "30.0 (1)", "32.0 (2)", "31.0 (mean)"]
     # A point on a name has that name's look.
-    found = [tuple(points.get_facecolor()[0][:3]) for points in left.collections[:2]]
+    colors = [tuple(points.get_facecolor()[0][:3]) for points in left.collections[:2]]
     expected = [tuple(int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)) for c in COLORS[:2]]
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(colors, expected)
     assert _ticks(right.yaxis) == ["Δobj", "Static G", "Adapted G"]
     assert _texts(right) == ["−10.0", "+30.0", "+40.0"]
     spans = [segment for lines in right.collections for segment in lines.get_segments()]

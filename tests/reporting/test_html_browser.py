@@ -30,9 +30,9 @@ def browser():
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory, report, facts):
-    place = tmp_path_factory.mktemp("page") / "report.html"
-    place.write_text(report_page(report, facts), encoding="utf-8")
-    return place
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(report_page(report, facts), encoding="utf-8")
+    return path
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def opened(browser):
     """Opens pages, and in the end refuses any complaint and any request but for the page."""
     contexts, wrong = [], []
 
-    def opening(place, **more):
+    def opening(path, **more):
         context = browser.new_context(**{"viewport": DESK, "color_scheme": "light", **more})
         context.set_default_timeout(PATIENCE)
         contexts.append(context)
@@ -49,8 +49,8 @@ def opened(browser):
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
         page.on("request", lambda request: asked.append(request.url))
         asked = []
-        page.goto(place.as_uri())
-        wrong.extend(url for url in asked if url != place.as_uri() and not url.startswith("data:"))
+        page.goto(path.as_uri())
+        wrong.extend(url for url in asked if url != path.as_uri() and not url.startswith("data:"))
         return page
 
     yield opening
@@ -67,10 +67,10 @@ def _colour(page, selector, name):
     return page.locator(selector).first.evaluate(f"one => getComputedStyle(one).{name}")
 
 
-@pytest.mark.parametrize("place", PUBLISHED, ids=lambda place: place.parent.name)
-def test_published_pages_render_on_desk_and_phone(opened, place):
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parent.name)
+def test_published_pages_render_on_desk_and_phone(opened, path):
     for viewport in (DESK, PHONE):
-        page = opened(place, viewport=viewport)
+        page = opened(path, viewport=viewport)
         assert page.locator(".answer").is_visible()
         _everything_open(page)
         assert page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
@@ -121,9 +121,9 @@ def test_values_are_told_to_the_keyboard(opened, everything):
     tip = page.locator("#tip")
     gains = page.locator("svg.chart.rows").first
     gains.focus()
-    for said in ("Δobj", "Static G", "Adapted G", "Adapted G"):
+    for label in ("Δobj", "Static G", "Adapted G", "Adapted G"):
         page.keyboard.press("ArrowDown")
-        assert tip.inner_text().startswith(said)
+        assert tip.inner_text().startswith(label)
     page.keyboard.press("Escape")
     assert not tip.is_visible()
     assert page.get_by_role("img", name=re.compile("^Gains. Points. Δobj")).count() == 1

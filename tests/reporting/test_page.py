@@ -38,38 +38,43 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made(report, facts):
+def html(report, facts):
     return page(report, facts)
 
 
 @pytest.fixture(scope="module")
-def read(made):
-    return Reader(made)
+def read(html):
+    return Reader(html)
 
 
-def test_the_same_report_gives_the_same_page(report, facts, made):
-    assert page(report, facts) == made
+def test_the_same_report_gives_the_same_page(report, facts, html):
+    assert page(report, facts) == html
 
 
-def test_a_page_is_well_formed_and_asks_nothing_of_the_network(made, read):
+def test_a_page_is_well_formed_and_asks_nothing_of_the_network(html, read):
     tags = {tag for tag, _ in read.seen}
     assert {"main", "nav", "section", "figure", "svg", "details", "table"} <= tags
     assert not tags & {"img", "iframe", "object", "video", "audio", "form", "base", "image", "use"}
-    places = [own[key] for _, own in read.seen for key in ("href", "src") if key in own]
+    places = [
+        attributes[key]
+        for _, attributes in read.seen
+        for key in ("href", "src")
+        if key in attributes
+    ]
     assert "boundary%3D20%2Crule%3Dsgd_0.1/report.html" in places
-    assert all(place.startswith(("#", "data:,", "boundary%3D20")) for place in places)
-    assert "url(" not in made
-    assert "@import" not in made
+    assert all(target.startswith(("#", "data:,", "boundary%3D20")) for target in places)
+    assert "url(" not in html
+    assert "@import" not in html
 
 
 def test_names_that_are_no_names_stay_text(read):
     assert HOSTILE in read.text
-    assert not any(key.startswith("on") for _, own in read.seen for key in own)
+    assert not any(key.startswith("on") for _, attributes in read.seen for key in attributes)
 
 
-def test_only_the_page_s_own_script_may_run(made, read):
-    (policy,) = [own["content"] for _, own in read.seen if "http-equiv" in own]
-    (script,) = re.findall(r"<script>(.*?)</script>", made, flags=re.S)
+def test_only_the_page_s_own_script_may_run(html, read):
+    (policy,) = [attributes["content"] for _, attributes in read.seen if "http-equiv" in attributes]
+    (script,) = re.findall(r"<script>(.*?)</script>", html, flags=re.S)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in policy
     assert policy.startswith("default-src 'none';")
@@ -80,22 +85,26 @@ def test_everything_that_was_asked_for_is_there_in_order(report, read):
     parts += ["Tables", "Figures", "Settings", "Cost", "Command", "Provenance"]
     body = read.text[read.text.index("LARC report") :]
     places = [body.index(part) for part in parts[:3]]
-    sections = [own["id"] for tag, own in read.seen if tag == "section"]
+    sections = [attributes["id"] for tag, attributes in read.seen if tag == "section"]
     assert places == sorted(places)
     assert sections == [
         *("result", "tables", "figures", "runs", "settings", "cost", "command", "provenance"),
     ]
-    linked = [own["href"] for tag, own in read.seen if tag == "a" and own["href"][0] == "#"]
+    linked = [
+        attributes["href"]
+        for tag, attributes in read.seen
+        if tag == "a" and attributes["href"][0] == "#"
+    ]
     assert linked == [f"#{name}" for name in sections]
     assert "16.01\u00a0% kept" in body
-    for said in ("larc study programs --preset quick", "Training seeds.", "1, 2", 64 * "a"):
-        assert said in body
+    for text in ("larc study programs --preset quick", "Training seeds.", "1, 2", 64 * "a"):
+        assert text in body
 
 
 def test_every_chart_says_what_it_shows_and_every_mark_its_values(report):
     panels = [drawn for figure in report.figures for drawn in draw(figure)]
     titles = [re.findall(r"<title>(.*?)</title>", panel, flags=re.S) for panel in panels]
-    assert [own[0] for own in titles][:3] == ["Error", "Gains", "Training"]
+    assert [texts[0] for texts in titles][:3] == ["Error", "Gains", "Training"]
     assert titles[1][1:] == [
         "Δobj\n+36.4 [+32.3, +40.7]",
         "Static G\n+10.1 [+7.6, +12.2]",
@@ -114,7 +123,7 @@ def test_every_chart_says_what_it_shows_and_every_mark_its_values(report):
 def test_a_long_line_keeps_its_ups_and_downs(report):
     drawn = draw(report.figures[1])[0]
     (line,) = re.findall(r'class="line s0" d="M([^"]*)"', drawn)
-    heights = [float(place.split()[1]) for place in line.split("L")]
+    heights = [float(point.split()[1]) for point in line.split("L")]
     assert len(heights) <= 402
     # The saw of the curve is still there, tooth by tooth.
     turns = sum(a < b > c for a, b, c in zip(heights, heights[1:], heights[2:], strict=False))

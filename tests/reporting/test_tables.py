@@ -44,6 +44,6 @@ def test_html_escapes_and_sets_numbers_and_intervals_apart_from_words():
         '<tr><th scope="row">Δobj &amp; more</th><td class="number">0.00</td>'
         '<td class="number">–</td><td class="number">5</td></tr>'
     )
-    said = Table("said", "", ("what",), [["<b>" + 60 * "long "]]).html()
-    assert '<th scope="row" class="prose">&lt;b&gt;long' in said
+    html = Table("said", "", ("what",), [["<b>" + 60 * "long "]]).html()
+    assert '<th scope="row" class="prose">&lt;b&gt;long' in html
     assert "<tbody>\n</tbody>" in Table("none", "", ("what", "G"), []).html()

@@ -26,6 +26,6 @@ def test_every_change_of_any_file_is_noticed_and_named(which, request, tmp_path)
     # Of each file: first byte, last byte, some byte, a cut, one more byte, removal, a neighbour.
     count = 7 * max(len(recorded(run)), 40)
     flipped = Flipped()
-    flip_all(run, count, seed=1, found=flipped, say=lambda _: None)
+    flip_all(run, count, seed=1, outcome=flipped, say=lambda _: None)
     assert flipped.missed == []
     assert flipped.caught == count

@@ -60,9 +60,9 @@ def test_a_study_saves_where_it_is_says_how_to_go_on_and_ends_as_if_never_stoppe
     wait_for(checkpoint.exists, process)
     at = time.time_ns()
     os.killpg(process.pid, signal.SIGINT)
-    said, told = process.communicate(timeout=300)
+    output, told = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert said == ""
+    assert output == ""
     again = shlex.join(["larc", *STUDY, str(stopped)])
     kept = "what was saved is kept; the same command goes on from there"
     assert told == f"larc: interrupted; {kept}: {again}\n"
@@ -104,8 +104,8 @@ def test_workers_are_stopped_with_their_parent_and_say_nothing(to_all, tmp_path)
     )
     workers = [int(process.stdout.readline()) for _ in range(2)]
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
-    said, told = process.communicate(timeout=60)
-    assert (process.returncode, said, told) == (130, "", "")
+    output, told = process.communicate(timeout=60)
+    assert (process.returncode, output, told) == (130, "", "")
     for worker in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(worker, 0)

@@ -74,12 +74,12 @@ def test_evidence_is_a_chain_in_which_an_event_happens_once(run):
 
 
 def test_data_that_changed_since_the_start_is_refused(tmp_path):
-    place = tmp_path / "run"
-    run = Run.start(place, "example", {"size": 1}, data="a" * 64)
+    directory = tmp_path / "run"
+    run = Run.start(directory, "example", {"size": 1}, data="a" * 64)
     assert (run.schema, run.data) == (2, "a" * 64)
-    assert Run.start(place, "example", {"size": 1}, data="a" * 64).data == run.data
+    assert Run.start(directory, "example", {"size": 1}, data="a" * 64).data == run.data
     with pytest.raises(LarcError, match="other data, which has changed since"):
-        Run.start(place, "example", {"size": 1}, data="b" * 64)
+        Run.start(directory, "example", {"size": 1}, data="b" * 64)
 
 
 def test_what_a_killed_process_left_is_tidied_and_nothing_else(run):
@@ -100,11 +100,11 @@ def test_what_a_killed_process_left_is_tidied_and_nothing_else(run):
 
 
 def test_a_run_killed_while_its_config_was_written_starts_all_the_same(tmp_path):
-    place = tmp_path / "run"
-    place.mkdir()
-    (place / ".config.json.123.part").write_bytes(b'{"kind"')
-    (place / "lock").write_text("123\n")
-    assert Run.start(place, "example", {}).kind == "example"
+    directory = tmp_path / "run"
+    directory.mkdir()
+    (directory / ".config.json.123.part").write_bytes(b'{"kind"')
+    (directory / "lock").write_text("123\n")
+    assert Run.start(directory, "example", {}).kind == "example"
 
 
 def test_units_and_files_are_never_looked_for_elsewhere(run, tmp_path):

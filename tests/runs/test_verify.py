@@ -58,14 +58,14 @@ def test_missing_and_foreign_files_are_named(run, capsys):
     assert main(["verify", str(run)]) == 1
     assert "queries.parquet is missing" in capsys.readouterr().err
     (run.parent / "kept").rename(run / "units" / "queries" / "queries.parquet")
-    for place in (run / "notes.txt", run / "units" / "queries" / "more.parquet"):
-        place.write_text("mine")
-        with pytest.raises(LarcError, match=f"{place.name} does not belong"):
+    for foreign in (run / "notes.txt", run / "units" / "queries" / "more.parquet"):
+        foreign.write_text("mine")
+        with pytest.raises(LarcError, match=f"{foreign.name} does not belong"):
             verify(run)
         assert main(["report", str(run)]) == 1
-        assert f"{place.name} does not belong" in capsys.readouterr().err
-        assert place.read_text() == "mine"
-        place.unlink()
+        assert f"{foreign.name} does not belong" in capsys.readouterr().err
+        assert foreign.read_text() == "mine"
+        foreign.unlink()
 
 
 def test_predictions_changed_after_the_record_are_caught_even_if_all_hashes_are_redone(run):
@@ -168,11 +168,11 @@ def test_an_archive_is_verified_reported_and_unpacked(run, tmp_path, capsys):
         Run(tmp_path / "one.larc").close()
 
 
-@pytest.mark.parametrize("place", [0, 7, 20, 1000, -30, -1])
-def test_a_changed_byte_of_an_archive_is_noticed(run, tmp_path, place):
+@pytest.mark.parametrize("index", [0, 7, 20, 1000, -30, -1])
+def test_a_changed_byte_of_an_archive_is_noticed(run, tmp_path, index):
     assert main(["pack", str(run), "--out", str(tmp_path / "a.larc")]) == 0
     content = bytearray((tmp_path / "a.larc").read_bytes())
-    content[place] ^= 0x10
+    content[index] ^= 0x10
     (tmp_path / "b.larc").write_bytes(content)
     with pytest.raises(LarcError, match=r"b\.larc"):
         verify(tmp_path / "b.larc")

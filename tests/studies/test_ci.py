@@ -39,12 +39,12 @@ def rows(out):
 
 
 def test_every_path_answers_every_job_and_the_report_calls_it_synthetic(run):
-    found = rows(run)
-    jobs = {row["name"] for row in found}
-    paths = {row["path"] for row in found}
+    predicted = rows(run)
+    jobs = {row["name"] for row in predicted}
+    paths = {row["path"] for row in predicted}
     assert paths >= {"P0M0", "P1M0", "P0M1", "P1M1", "PERM_M1", "ORIGINAL", "CALIBRATED", "HEDGE4"}
-    assert len(found) == len(jobs) * len(paths)
-    assert all(sum(row["policy"]) == pytest.approx(1, abs=1e-5) for row in found)
+    assert len(predicted) == len(jobs) * len(paths)
+    assert all(sum(row["policy"]) == pytest.approx(1, abs=1e-5) for row in predicted)
     report = (run / "report.md").read_text()
     assert "(synthetic jobs)" in report
     assert "On a synthetic queue" in report
@@ -72,13 +72,13 @@ def test_it_starts_from_the_static_states_of_a_program_study(run, tmp_path, caps
 
 
 def test_the_scores_are_those_of_the_saved_predictions(run):
-    found = [row for row in rows(run) if row["path"] == "P1M1"]
-    losses = half_brier([row["policy"] for row in found], [row["label"] for row in found])
+    keep_rows = [row for row in rows(run) if row["path"] == "P1M1"]
+    losses = half_brier([row["policy"] for row in keep_rows], [row["label"] for row in keep_rows])
     by_commit = {}
-    for row, loss in zip(found, losses, strict=True):
+    for row, loss in zip(keep_rows, losses, strict=True):
         by_commit.setdefault(row["repository"], {}).setdefault(row["commit"], []).append(loss)
     repositories = [
-        sum(sum(own) / len(own) for own in commits.values()) / len(commits)
+        sum(sum(of_commit) / len(of_commit) for of_commit in commits.values()) / len(commits)
         for commits in by_commit.values()
     ]
     expected = sum(repositories) / len(repositories)

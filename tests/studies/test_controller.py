@@ -36,8 +36,8 @@ def run(source, tmp_path_factory):
 
 
 def rows(out, units):
-    found = sorted(out.glob(f"units/{units}/predictions.parquet"))
-    return [row for path in found for row in from_parquet(path.read_bytes(), str(path))]
+    files = sorted(out.glob(f"units/{units}/predictions.parquet"))
+    return [row for path in files for row in from_parquet(path.read_bytes(), str(path))]
 
 
 def test_every_job_is_answered_by_every_variant_and_live(source, run):
@@ -65,10 +65,12 @@ def test_regrets_are_within_the_stated_bounds(run):
 
 def test_scores_are_those_of_the_saved_predictions(run):
     results = controller_report.load_results(Run(run))
-    own = sorted(
+    live_rows = sorted(
         ((r["repository"], r["name"]), r) for r in rows(run, "live-*") if r["path"] == LIVE
     )
-    losses = half_brier(np.array([r["policy"] for _, r in own]), [r["label"] for _, r in own])
+    losses = half_brier(
+        np.array([r["policy"] for _, r in live_rows]), [r["label"] for _, r in live_rows]
+    )
     assert results.scores(LIVE) == pytest.approx([losses @ results.primary])
     text = (run / "report.md").read_text()
     assert "synthetic" in text
@@ -86,7 +88,7 @@ def test_repositories_weigh_equally_in_the_scores():
     results = controller_report.ControllerResults((SEED,), *about, loss, (), synthetic=True)
     table = controller_report._places(results)
     assert table.columns == ("Predictor", "a", "b")
-    shown = {name: own for name, *own in table.rows}
+    shown = {name: losses for name, *losses in table.rows}
     assert shown["HEDGE4"] == pytest.approx([0.2, 0.3])
     assert shown[CONTROLLER] == pytest.approx([0.2, 0.5])
     assert np.mean(shown[CONTROLLER]) == pytest.approx(results.scores(CONTROLLER)[0])
@@ -151,12 +153,12 @@ def test_a_mixture_never_knows_a_label_before_it_arrives(source):
     items = [recorded_job(job) for job in split.audit if recorded_job(job).name in told]
     items = sorted(items, key=lambda item: item.asked)
     variant = variants(list(told[items[0].name]))[0]
-    before = {item.name: said for item, said in mix(items, told, variant)[0]}
+    before = {item.name: policy for item, policy in mix(items, told, variant)[0]}
     from dataclasses import replace
 
     last = items[len(items) // 2]
     changed = [replace(i, label=(i.label + 1) % 4) if i.arrives >= last.asked else i for i in items]
-    after = {item.name: said for item, said in mix(changed, told, variant)[0]}
+    after = {item.name: policy for item, policy in mix(changed, told, variant)[0]}
     for item in items:
         if item.asked <= last.asked:
             assert after[item.name] == before[item.name]

@@ -40,13 +40,13 @@ def test_a_run_of_schema_1_is_gone_on_with_as_it_is(tmp_path, whole):
 
 
 def test_a_run_names_every_identity(whole):
-    found = json.loads((whole / "manifest.json").read_text())["identities"]
-    assert found["data"] == Run(whole).data != ""
-    assert set(found["factors"]) == {"train-adapted-2026092811"}
+    identities = json.loads((whole / "manifest.json").read_text())["identities"]
+    assert identities["data"] == Run(whole).data != ""
+    assert set(identities["factors"]) == {"train-adapted-2026092811"}
     arms = ("adapted", "untrained")
-    assert set(found["predictions"]) == {f"predict-{arm}-2026092811" for arm in arms}
-    assert found["adapter"] == [""]
-    assert len(found["sources"]) == len(found["substrate"]) == 1
+    assert set(identities["predictions"]) == {f"predict-{arm}-2026092811" for arm in arms}
+    assert identities["adapter"] == [""]
+    assert len(identities["sources"]) == len(identities["substrate"]) == 1
     assert any("belong to the substrate" in sentence for sentence in verify(whole))
 
 

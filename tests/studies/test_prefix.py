@@ -38,7 +38,7 @@ RESULTS = ("config.json", "evidence.jsonl", "units")
 ACTIVE = ("CARRY_1", "CARRY_TENTH", "LATEST_1", "LATEST_TENTH")
 
 
-def predict(place, *options):
+def predict(directory, *options):
     """Make a finished CI run of the jobs above."""
     rows = [
         {
@@ -52,12 +52,12 @@ def predict(place, *options):
         }
         for number, (repository, commit, start, end, conclusion) in enumerate(JOBS)
     ]
-    jobs = place / "jobs.jsonl"
+    jobs = directory / "jobs.jsonl"
     jobs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     windows = ["--synthetic", "0", "--jobs", str(jobs), "--train", "2", "--audit", "6"]
     given = ["--preset", "smoke", "--seeds", str(SEED), *windows, *options]
-    assert main(["study", "ci", *given, "--out", str(place / "ci")]) == 0
-    return place / "ci"
+    assert main(["study", "ci", *given, "--out", str(directory / "ci")]) == 0
+    return directory / "ci"
 
 
 def intervene(source, out, *options, prefix=PREFIX):
@@ -78,8 +78,8 @@ def run(source, tmp_path_factory):
 
 
 def rows(out, units, what="predictions"):
-    found = sorted(out.glob(f"units/{units}/{what}.parquet"))
-    return [row for path in found for row in from_parquet(path.read_bytes(), str(path))]
+    files = sorted(out.glob(f"units/{units}/{what}.parquet"))
+    return [row for path in files for row in from_parquet(path.read_bytes(), str(path))]
 
 
 def table(out, name):
@@ -104,17 +104,17 @@ def test_the_report_scores_the_prefix_with_the_whole_queues_weights(source, run)
     early = {row["name"] for row in rows(run, "paths-*")}
     expected = {}
     for path in (*ACTIVE, "RESET", "HEDGE4"):
-        said = whole if path == "HEDGE4" else rows(run, "repeat-*") + rows(run, "paths-*")
-        said = {r["name"]: r for r in said if r["path"] == path and r["name"] in early}
+        predicted = whole if path == "HEDGE4" else rows(run, "repeat-*") + rows(run, "paths-*")
+        predicted = {r["name"]: r for r in predicted if r["path"] == path and r["name"] in early}
         by_repository = []
         for repository in sorted({row["repository"] for row in whole}):
-            own = [row for row in whole if row["repository"] == repository]
+            jobs = [row for row in whole if row["repository"] == repository]
             total = weight = 0.0
-            for row in own:
+            for row in jobs:
                 if row["name"] in early:
                     # A commit's weight is shared by all of its jobs, also by those left out.
-                    share = 1 / sum(other["commit"] == row["commit"] for other in own)
-                    loss = half_brier([said[row["name"]]["policy"]], [row["label"]])[0]
+                    share = 1 / sum(other["commit"] == row["commit"] for other in jobs)
+                    loss = half_brier([predicted[row["name"]]["policy"]], [row["label"]])[0]
                     total, weight = total + share * loss, weight + share
             by_repository.append(total / weight)
         expected[path] = np.mean(by_repository)
@@ -158,11 +158,11 @@ def test_a_report_of_the_run_that_is_written_again_leaves_its_results_what_they_
 def test_updates_are_measured_on_their_own_batch(run):
     updates = rows(run, "repeat-*", "updates") + rows(run, "paths-*", "updates")
     by_path = {path: [row for row in updates if row["path"] == path] for path in ACTIVE}
-    assert {len(own) for own in by_path.values()} == {BATCHES}
-    for own in by_path.values():
-        firsts = [row for row in own if row["batch"] == 1]
+    assert {len(path_updates) for path_updates in by_path.values()} == {BATCHES}
+    for path_updates in by_path.values():
+        firsts = [row for row in path_updates if row["batch"] == 1]
         assert {row["repository"] for row in firsts} == {"o/a", "o/b"}
-        batches = [row["batch"] for row in own if row["repository"] == "o/a"]
+        batches = [row["batch"] for row in path_updates if row["repository"] == "o/a"]
         assert all(b == a + 1 for a, b in pairwise(batches))
     for whole, tenth in zip(by_path["LATEST_1"], by_path["LATEST_TENTH"], strict=True):
         # Both start from the slow state; what they are computed beside differs by rounding.
@@ -177,9 +177,9 @@ def test_updates_are_measured_on_their_own_batch(run):
 def test_descending_updates_of_the_run_are_measured_and_none_raises_its_batch(tmp_path):
     source = predict(tmp_path, "--further", "yes")
     assert intervene(source, tmp_path / "prefix") == 0
-    made = list(rows(tmp_path / "prefix", "repeat-*", "updates"))
-    descent = [row for row in made if row["path"] == "DESCENT"]
-    assert len(descent) == len([row for row in made if row["path"] == "CARRY_1"]) == BATCHES
+    updates = list(rows(tmp_path / "prefix", "repeat-*", "updates"))
+    descent = [row for row in updates if row["path"] == "DESCENT"]
+    assert len(descent) == len([row for row in updates if row["path"] == "CARRY_1"]) == BATCHES
     assert all(row["after"] <= row["before"] + prefix_results.ROUNDING for row in descent)
     assert any(row["after"] < row["before"] for row in descent)
     assert table(tmp_path / "prefix", "updates")["DESCENT"][:2] == [str(BATCHES), "0"]
@@ -197,9 +197,9 @@ def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
         session.ask([item.question for item in items if item.name not in session.pending])
         start = {n: session.episodes[n].factors for n in ("keep", "last")}
         start["last"] = learner.slow.factors
-        made = measured(session, batch, {"keep": "KEEP", "last": "LAST"})
-        assert list(made) == ["KEEP", "LAST"]
-        for name, (before, after, increment) in made.items():
+        measurements = measured(session, batch, {"keep": "KEEP", "last": "LAST"})
+        assert list(measurements) == ["KEEP", "LAST"]
+        for name, (before, after, increment) in measurements.items():
             episode = learner.begin()
             for factors, loss in (
                 (start[name.lower()], before),
@@ -208,9 +208,9 @@ def test_a_measurement_is_the_loss_of_the_new_factors(tiny):
                 episode.factors = factors
                 asked = [(i.question.prompt, i.question.candidates) for i in batch]
                 reads = [episode.read(*question) for question in asked]
-                said = [read[i.label].item() for read, i in zip(reads, batch, strict=True)]
+                probabilities = [read[i.label].item() for read, i in zip(reads, batch, strict=True)]
                 # Two ways to one number: a float32 probability, and its logarithm directly.
-                assert loss == pytest.approx(-np.mean(np.log(said)), abs=1e-5)
+                assert loss == pytest.approx(-np.mean(np.log(probabilities)), abs=1e-5)
             old, new = start[name.lower()], session.episodes[name.lower()].factors
             squares = [((a - b) ** 2).sum().item() for a, b in ((old.A, new.A), (old.B, new.B))]
             assert increment == pytest.approx(math.sqrt(sum(squares)), rel=1e-5)
@@ -235,9 +235,9 @@ def test_a_stopped_intervention_goes_on_to_the_same_bytes(source, run, tmp_path,
             assert (out / path.relative_to(run)).read_bytes() == path.read_bytes()
 
 
-def rewritten(source, place, change):
+def rewritten(source, target, change):
     """Copy a run with other predictions and every hash redone: only the contents can tell."""
-    run = shutil.copytree(source, place)
+    run = shutil.copytree(source, target)
     unit = sorted(run.glob("units/audit-*"))[0]
     changed = to_parquet(change(from_parquet((unit / "predictions.parquet").read_bytes(), "p")))
     (unit / "predictions.parquet").write_bytes(changed)
@@ -263,9 +263,9 @@ def test_a_probability_that_differs_in_its_last_bit_stops_the_study(source, tmp_
     name = next(r["name"] for r in rows(other, "audit-*") if r["path"] == "P1M1")
     out = tmp_path / "prefix"
     assert intervene(other, out) == 1
-    said = capsys.readouterr().err
-    assert "CARRY_1 is not what the run saved as P1M1" in said
-    assert f"seed {SEED}, job {name} of o/a differs by" in said
+    message = capsys.readouterr().err
+    assert "CARRY_1 is not what the run saved as P1M1" in message
+    assert f"seed {SEED}, job {name} of o/a differs by" in message
     assert not list(out.glob("units/*/done.json"))[1:]  # what was read of the run, and no more
     assert main(["report", str(out)]) == 1
     assert "is not finished" in capsys.readouterr().err

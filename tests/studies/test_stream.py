@@ -47,7 +47,7 @@ def run(tmp_path_factory):
     return out
 
 
-def found(out):
+def results(out):
     """Everything a run found, without what it cost."""
     kept = ("slow.safetensors", "curve.json", "predictions.parquet", "updates.parquet")
     files = [path for name in kept for path in sorted(out.glob(f"units/*/{name}"))]
@@ -122,10 +122,15 @@ def test_the_scores_are_those_of_the_saved_predictions(run):
             if row["path"] == path:
                 [loss] = half_brier([row["policy"]], [row["label"]])
                 streams.setdefault(row["stream"], {}).setdefault(row["group"], []).append(loss)
-        groups = [np.mean(own) for stream in streams.values() for own in stream.values()]
-        flat = [loss for stream in streams.values() for own in stream.values() for loss in own]
+        groups = [np.mean(losses) for stream in streams.values() for losses in stream.values()]
+        flat = [
+            loss for stream in streams.values() for losses in stream.values() for loss in losses
+        ]
         weighted["Stream, group, item", path] = np.mean(
-            [np.mean([np.mean(own) for own in stream.values()]) for stream in streams.values()]
+            [
+                np.mean([np.mean(losses) for losses in stream.values()])
+                for stream in streams.values()
+            ]
         )
         weighted["Group, item", path] = np.mean(groups)
         weighted["Item", path] = np.mean(flat)
@@ -145,13 +150,13 @@ def test_the_prior_counts_the_labels_that_had_arrived_in_its_stream(run):
     items = {item.name: item for item in (*parts.training, *parts.late, *parts.audit)}
     answers = [row for row in rows(run) if row["path"] == PRIOR]
     for row in answers:
-        own = items[row["name"]]
+        current = items[row["name"]]
         known = [
             other.question.candidates[other.label]
             for other in items.values()
-            if other.stream == own.stream and other.arrives < own.asked
+            if other.stream == current.stream and other.arrives < current.asked
         ]
-        counts = np.array([1 + known.count(text) for text in own.question.candidates])
+        counts = np.array([1 + known.count(text) for text in current.question.candidates])
         assert row["policy"] == (counts / counts.sum()).tolist()
     assert len({tuple(row["policy"]) for row in answers}) > 5
 
@@ -206,11 +211,11 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(run, tmp_path, monkeypatch, own
     with pytest.raises(KeyboardInterrupt):
         replay(out)
     left = [path for path in out.glob("units/*") if not (path / "done.json").exists()]
-    assert [path.name for place in left for path in place.iterdir()] == [
+    assert [path.name for unit in left for path in unit.iterdir()] == [
         "checkpoint.safetensors" if owner is LabelTrainer else "session.safetensors"
     ]
     replay(out)
-    assert found(out) == found(run)
+    assert results(out) == results(run)
 
 
 def test_a_full_session_stops_with_everything_saved_and_a_larger_limit_goes_on(run, tmp_path):
@@ -219,14 +224,14 @@ def test_a_full_session_stops_with_everything_saved_and_a_larger_limit_goes_on(r
         replay(out, pending_limit=400)
     assert list(out.glob("units/audit-*/session.safetensors"))
     replay(out)
-    assert found(out) == found(run)
+    assert results(out) == results(run)
 
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory):
-    place = tmp_path_factory.mktemp("own")
-    replay(place / "run", **write(place / "events.jsonl", own_stream()))
-    return place / "run"
+    directory = tmp_path_factory.mktemp("own")
+    replay(directory / "run", **write(directory / "events.jsonl", own_stream()))
+    return directory / "run"
 
 
 @pytest.mark.parametrize("by", [2, 3])

@@ -31,9 +31,9 @@ def test_it_is_the_attention_of_transformers(boundary, dtype):
     scores, slopes = with_gradient(ours, boundary)
     expected, expected_slopes = with_gradient(default, boundary)
     tolerance = 1e-5 if dtype == "float32" else 2e-2
-    for found, other in zip((*scores, *slopes), (*expected, *expected_slopes), strict=True):
+    for computed, other in zip((*scores, *slopes), (*expected, *expected_slopes), strict=True):
         largest = float(other.detach().abs().max())
-        assert torch.allclose(found, other, atol=tolerance * largest, rtol=0)
+        assert torch.allclose(computed, other, atol=tolerance * largest, rtol=0)
 
 
 def test_the_model_is_the_same_to_its_user(tmp_path):

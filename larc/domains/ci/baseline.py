@@ -61,8 +61,8 @@ def replay(jobs: Iterable[Job], settings: HedgeSettings | None = None) -> Iterat
     >>> first = Job("o/r", 5, None, None, "push", "build", "aa", 10, 20, 1, 1, None, None)
     >>> early = first._replace(started_at=20, completed_at=30, job_id=2)
     >>> late = first._replace(started_at=21, completed_at=31, job_id=3)
-    >>> for said in replay([late, early, first]):
-    ...     print(said.job.job_id, [round(p, 2) for p in said.forecast.experts[1]])
+    >>> for prediction in replay([late, early, first]):
+    ...     print(prediction.job.job_id, [round(p, 2) for p in prediction.forecast.experts[1]])
     1 [0.25, 0.25, 0.25, 0.25]
     2 [0.25, 0.25, 0.25, 0.25]
     3 [0.1, 0.7, 0.1, 0.1]
@@ -88,10 +88,10 @@ def baseline(jobs: Iterable[Job], accounting: Accounting | None = None) -> Basel
     >>> report.half_brier["prior"]
     {'commit': 0.3075, 'job': 0.3075}
     """
-    said: dict[str, tuple[list[str], list[list[float]]]] = {}
+    by_repository: dict[str, tuple[list[str], list[list[float]]]] = {}
     for prediction in replay(jobs):
         job, forecast = prediction.job, prediction.forecast
-        commits, losses = said.setdefault(job.repository, ([], []))
+        commits, losses = by_repository.setdefault(job.repository, ([], []))
         commits.append(job.head_sha)
         losses.append([half_brier(p, job.label) for p in (forecast.mixture, *forecast.experts)])
     repositories: dict[str, dict[str, object]] = {
@@ -100,11 +100,11 @@ def baseline(jobs: Iterable[Job], accounting: Accounting | None = None) -> Basel
             "commits": len(set(commits)),
             "half_brier": _scores([repository] * len(losses), commits, losses),
         }
-        for repository, (commits, losses) in said.items()
+        for repository, (commits, losses) in by_repository.items()
     }
-    names = [repository for repository, (commits, _) in said.items() for _ in commits]
-    commits = [commit for own, _ in said.values() for commit in own]
-    rows = [row for _, own in said.values() for row in own]
+    names = [repository for repository, (commits, _) in by_repository.items() for _ in commits]
+    commits = [commit for shas, _ in by_repository.values() for commit in shas]
+    rows = [row for _, losses in by_repository.values() for row in losses]
     return BaselineReport(
         accounting or Accounting(len(rows), len(rows), {}),
         _scores(names, commits, rows),

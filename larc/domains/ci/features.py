@@ -65,27 +65,27 @@ class FeatureHasher:
         job = (seen.repository, seen.workflow_id, seen.workflow_path, seen.event, seen.job_name)
         hour = seen.started_at // 3600
         key = (job, seen.commit, hour)
-        found = self._whole.get(key)
-        if found is None:
+        hashed = self._whole.get(key)
+        if hashed is None:
             active = self._part(_JOB, job) | self._part(_COMMIT, (seen.commit,))
             active |= self._part(_TIME, (hour,))
-            found = np.array(sorted(active), dtype=np.intp)
-            found.flags.writeable = False  # it is handed out again
-            _keep(self._whole, key, found)
-        return found
+            hashed = np.array(sorted(active), dtype=np.intp)
+            hashed.flags.writeable = False  # it is handed out again
+            _keep(self._whole, key, hashed)
+        return hashed
 
     def _part(self, names: Sequence[str], values: Sequence[str | int | None]) -> frozenset[int]:
         key = (names, values)
-        found = self._parts.get(key)
-        if found is None:
-            found = frozenset(
+        hashed = self._parts.get(key)
+        if hashed is None:
+            hashed = frozenset(
                 index
                 for name, value in zip(names, values, strict=True)
                 if value is not None
                 for index in self._hashed(name, _words(name, value))
             )
-            _keep(self._parts, key, found)
-        return found
+            _keep(self._parts, key, hashed)
+        return hashed
 
     def _hashed(self, name: str, words: list[str]) -> Iterable[int]:
         pairs = (f"{first} {second}" for first, second in pairwise(words))

@@ -113,6 +113,7 @@ class HedgeExpert:
 
     Examples
     --------
+    >>> from larc.domains.ci import Observation
     >>> from larc.domains.ci.prompter import job_question
     >>> expert = HedgeExpert(Hedge4())
     >>> question = job_question(7, Observation("o/r", 5, None, "push", "build", "aa", 10))
@@ -161,9 +162,9 @@ class HedgeExpert:
 
 
 def _state(hedge: Hedge4, pending: Mapping[Any, HedgeForecast]) -> dict[str, Any]:
-    kept = hedge.state()
+    saved = hedge.state()
     return {
-        "hedge": {**kept, "logistic": kept["logistic"].tolist()},
+        "hedge": {**saved, "logistic": saved["logistic"].tolist()},
         "forecasts": {str(name): [f.mixture, f.experts] for name, f in pending.items()},
     }
 

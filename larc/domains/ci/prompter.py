@@ -93,7 +93,7 @@ class JobPrompter:
 
     def restore(self, state: Any) -> None:
         """Go back to remembered memories."""
-        self.memories = {name: CaseMemory.from_state(kept) for name, kept in state.items()}
+        self.memories = {name: CaseMemory.from_state(memory) for name, memory in state.items()}
 
     def fork(self, repository: str) -> JobPrompter:
         """Return a prompter that remembers what this one does of one repository."""

@@ -84,16 +84,16 @@ def _files(path: Path) -> Sequence[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = [
+        paths = [
             file
             for file in sorted(path.rglob("*"))
             if file.name.removesuffix(".gz").endswith(_SUFFIXES) and file.is_file()
         ]
     except OSError as error:
         raise LarcError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if not found:
+    if not paths:
         raise LarcError(f"{path} holds no file that ends in {', '.join(_SUFFIXES)}.")
-    return found
+    return paths
 
 
 @dataclass(slots=True)
@@ -131,12 +131,12 @@ class _Intake:
                     self.ledger.leave(Reason.NOT_AN_OBJECT, file, number, detail)
             # Within one document jobs are numbered from 1; a line that holds one job keeps its own.
             for number, job in enumerate(answer.jobs, start=1):
-                place = line if len(answer.jobs) == 1 else number
+                position = line if len(answer.jobs) == 1 else number
                 if isinstance(job, dict):
-                    self.waiting.append((job, answer.repository, file, place))
+                    self.waiting.append((job, answer.repository, file, position))
                 else:
                     detail = f"found {type(job).__name__} among the jobs"
-                    self.ledger.leave(Reason.NOT_AN_OBJECT, file, place, detail)
+                    self.ledger.leave(Reason.NOT_AN_OBJECT, file, position, detail)
 
     def text(self, line: bytes, file: str, number: int) -> None:
         parsed = _parse(line)

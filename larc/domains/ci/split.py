@@ -139,12 +139,12 @@ def split_jobs(
         if isinstance(windows, Mapping) and repository not in windows:
             continue
         train, test = windows[repository] if isinstance(windows, Mapping) else windows
-        own = by_repository[repository]
-        learned = train.select(own)
-        rest = own
+        history = by_repository[repository]
+        learned = train.select(history)
+        rest = history
         if test.since is None and learned:
             latest = (learned[-1].started_at, learned[-1].job_id)
-            rest = [job for job in own if (job.started_at, job.job_id) > latest]
+            rest = [job for job in history if (job.started_at, job.job_id) > latest]
         training += learned
         audit += test.select(rest)
     both = {_commit(job) for job in training} & {_commit(job) for job in audit}

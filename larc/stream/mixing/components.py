@@ -75,10 +75,10 @@ class Components:
         """Return every component's weights for a context, ``[components, predictors]``."""
         if not self.limit:
             return self.common
-        own = self.own.get(context)
-        if own is None:
-            own = (1.0 - UNIFORM) * self.common + UNIFORM / self.predictors
-        return np.concatenate((self.common, own))
+        context_weights = self.own.get(context)
+        if context_weights is None:
+            context_weights = (1.0 - UNIFORM) * self.common + UNIFORM / self.predictors
+        return np.concatenate((self.common, context_weights))
 
     def learn(self, context: str, losses: Floats, asked: Floats, believed: float) -> None:
         """Learn from a label.
@@ -135,7 +135,9 @@ class Components:
             "belief": self.belief.tolist(),
             "common": self.common.tolist(),
             # Pairs and not an object: their order decides who is given up.
-            "own": [[name, self.counts[name], own.tolist()] for name, own in self.own.items()],
+            "own": [
+                [name, self.counts[name], weights.tolist()] for name, weights in self.own.items()
+            ],
             "learned": self.learned,
             "starts": self.starts,
             "late_belief": self.late_belief,
@@ -146,13 +148,13 @@ class Components:
         """Go back to a state of components with the same settings."""
         shapes = {"belief": self.belief.shape, "common": self.common.shape, "late": self.late.shape}
         read = {name: np.array(state[name], dtype=np.float64) for name in shapes}
-        own = {name: np.array(weights, dtype=np.float64) for name, _, weights in state["own"]}
+        loaded = {name: np.array(weights, dtype=np.float64) for name, _, weights in state["own"]}
         if any(read[name].shape != shape for name, shape in shapes.items()) or any(
-            weights.shape != self.common.shape for weights in own.values()
+            weights.shape != self.common.shape for weights in loaded.values()
         ):
             raise ValueError("an array has the wrong size")
         self.belief, self.common, self.late = read["belief"], read["common"], read["late"]
-        self.own = OrderedDict(own)
+        self.own = OrderedDict(loaded)
         self.counts = {name: int(count) for name, count, _ in state["own"]}
         self.learned, self.starts = int(state["learned"]), int(state["starts"])
         self.late_belief = float(state["late_belief"])

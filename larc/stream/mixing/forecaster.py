@@ -100,12 +100,12 @@ class Forecaster:
     Examples
     --------
     >>> forecaster = Forecaster(["optimist", "pessimist"])
-    >>> said = {"optimist": [0.9, 0.1], "pessimist": [0.2, 0.8]}
-    >>> forecast = forecaster.predict("job 1", said)
+    >>> policies = {"optimist": [0.9, 0.1], "pessimist": [0.2, 0.8]}
+    >>> forecast = forecaster.predict("job 1", policies)
     >>> forecast.weights
     {'optimist': 0.5, 'pessimist': 0.5}
     >>> forecaster.learn([("job 1", 1)])
-    >>> forecast = forecaster.predict("job 2", said, context="docs")
+    >>> forecast = forecaster.predict("job 2", policies, context="docs")
     >>> forecast.weights["pessimist"] > 0.5, forecast.probabilities[1] > 0.5
     (True, True)
     >>> forecaster.regrets()["pessimist"] <= forecaster.bound().total
@@ -215,8 +215,8 @@ class Forecaster:
             Names of questions with the outcome of each. They are learned in the order of names.
         """
         batch = sorted(labels)
-        for place, (name, label) in enumerate(batch):
-            if name not in self._pending or (place and batch[place - 1][0] == name):
+        for index, (name, label) in enumerate(batch):
+            if name not in self._pending or (index and batch[index - 1][0] == name):
                 raise LarcError(f"the label of {name!r} arrived, but nothing awaits it.")
             outcomes = self._pending[name].outcomes
             if not 0 <= label < outcomes:

@@ -160,7 +160,9 @@ class TrustRecord:
             "asked": self._asked,
             "labels": self._labels,
             # Pairs and not an object: their order decides who is given up.
-            "leads": [[name, own.leader, own.gains.tolist()] for name, own in self._leads.items()],
+            "leads": [
+                [name, lead.leader, lead.gains.tolist()] for name, lead in self._leads.items()
+            ],
             "turns": [asdict(turn) for turn in self._turns],
         }
 
@@ -171,7 +173,7 @@ class TrustRecord:
             (str(name), _Lead(int(leader), np.array(gains, dtype=np.float64)))
             for name, leader, gains in state["leads"]
         ]
-        sizes = {own.gains.shape for _, own in leads}
+        sizes = {lead.gains.shape for _, lead in leads}
         if sums.shape != self._sums.shape or sizes - {(len(self.names),)}:
             raise ValueError("an array has the wrong size")
         self._sums, self._leads = sums, OrderedDict(leads)

@@ -50,8 +50,8 @@ def _by_seed(results: CIResults, row: str, values: Array) -> list[Value]:
     if len(results.seeds) == 1:
         return [Value(row, float(values[0]))]
     named = zip(results.seeds, values, strict=True)
-    found = [Value(row, float(value), series=short_seed(seed)) for seed, value in named]
-    return [*found, Value(row, float(values.mean()), series="mean")]
+    points = [Value(row, float(value), series=short_seed(seed)) for seed, value in named]
+    return [*points, Value(row, float(values.mean()), series="mean")]
 
 
 def _paths_chart(results: CIResults) -> Rows:
@@ -94,8 +94,8 @@ def _time_chart(results: CIResults, repository: str, inside: NDArray[np.bool_]) 
         summed = more[:, order].cumsum(axis=1)[:, ends].tolist()
         if len(results.seeds) > 1:
             lines += [
-                Line(series, places, [0.0, *own], note=short_seed(seed), faint=True)
-                for seed, own in zip(results.seeds, summed, strict=True)
+                Line(series, places, [0.0, *sums], note=short_seed(seed), faint=True)
+                for seed, sums in zip(results.seeds, summed, strict=True)
             ]
         lines.append(Line(series, places, [0.0, *np.mean(summed, axis=0).tolist()]))
     lines.append(Line("HEDGE4", [0, places[-1]], [0.0, 0.0], dashed=True))

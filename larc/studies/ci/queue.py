@@ -48,17 +48,17 @@ def queue_counts(split: Split) -> dict[str, Any]:
     >>> counts["repositories"]["synthetic/one"]["audit"]
     {'jobs': 13, 'commits': 3}
     """
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    repositories: dict[str, dict[str, dict[str, int]]] = {}
     for side in ("training", "audit"):
         commits: dict[str, list[str]] = {}
         for job in getattr(split, side):
             commits.setdefault(job.repository, []).append(job.head_sha)
-        for repository, own in sorted(commits.items()):
-            counts = {"jobs": len(own), "commits": len(set(own))}
-            found.setdefault(repository, {})[side] = counts
+        for repository, shas in sorted(commits.items()):
+            counts = {"jobs": len(shas), "commits": len(set(shas))}
+            repositories.setdefault(repository, {})[side] = counts
     shared = {"jobs": split.shared_jobs, "commits": split.shared_commits}
     late = {"late": {"jobs": split.late_jobs}} if split.late_jobs else {}
-    return {"repositories": found, "shared": shared, **late}
+    return {"repositories": repositories, "shared": shared, **late}
 
 
 def _within(window: Window, text: str) -> Window:

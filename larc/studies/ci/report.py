@@ -38,9 +38,11 @@ PATH_NOTES = (
 
 def report(run: Run) -> Report:
     """Return the report of a finished run."""
-    found = load_results(run)
-    title = "The continuous-integration study" + (" (synthetic jobs)" if found.synthetic else "")
-    return Report(title, QUESTION, answer(found), tables(found, run), figures(found), notes(found))
+    results = load_results(run)
+    title = "The continuous-integration study" + (" (synthetic jobs)" if results.synthetic else "")
+    return Report(
+        title, QUESTION, answer(results), tables(results, run), figures(results), notes(results)
+    )
 
 
 def notes(results: CIResults) -> list[str]:
@@ -82,26 +84,26 @@ def _queue(results: CIResults, run: Run) -> Table:
     rows: list[list[Cell]] = []
     for repository in sorted(set(results.repositories) | set(trained)):
         inside = np.array(results.repositories) == repository
-        commits = {c for c, own in zip(results.commits, inside, strict=True) if own}
+        commits = {c for c, chosen in zip(results.commits, inside, strict=True) if chosen}
         labels = np.bincount(results.labels[inside], minlength=len(LABELS)).tolist()
         before = trained.get(repository, {}).get("training", {})
         training = [before.get("jobs"), before.get("commits")]
         rows.append([repository, *training, int(inside.sum()), len(commits), *labels])
-    told = "The jobs that were trained on, and those that were predicted, by their labels."
+    caption = "The jobs that were trained on, and those that were predicted, by their labels."
     if counts and counts["shared"]["jobs"]:
         shared = counts["shared"]
-        told += (
+        caption += (
             f" {shared['jobs']} jobs of {shared['commits']} commits that were in both windows are "
             "in neither."
         )
     if counts and "late" in counts:
-        told += (
+        caption += (
             f" {counts['late']['jobs']} jobs of the training windows that ended after their "
             "repository's audit had begun are left out."
         )
     columns = ("Repository", "Training jobs", "Training commits", "Audit jobs", "Audit commits")
     names = [label.capitalize() for label in LABELS]
-    return Table("queue", told, (*columns, *names), rows)
+    return Table("queue", caption, (*columns, *names), rows)
 
 
 def _replay(results: CIResults) -> Table:
@@ -183,8 +185,8 @@ def _calibration(results: CIResults) -> Table:
     rows = []
     for path in results.paths:
         errors = [
-            expected_calibration_error(reliability(own, results.labels, weights=results.primary))
-            for own in results.policy[path]
+            expected_calibration_error(reliability(policy, results.labels, weights=results.primary))
+            for policy in results.policy[path]
         ]
         rows.append(seed_row(np.array(errors), path))
     return Table(
@@ -199,11 +201,11 @@ def _calibration(results: CIResults) -> Table:
 def _reliability(results: CIResults) -> Table:
     rows: list[list[Cell]] = []
     for path, bins in path_bins(results).items():
-        for place in np.flatnonzero(bins.count):
-            low, high = bins.edges[place : place + 2]
-            values = (bins.weight[place], bins.predicted[place], bins.observed[place])
+        for index in np.flatnonzero(bins.count):
+            low, high = bins.edges[index : index + 2]
+            values = (bins.weight[index], bins.predicted[index], bins.observed[index])
             name = f"{low:.1f} to {high:.1f}"
-            rows.append([path, name, int(bins.count[place]), *map(float, values)])
+            rows.append([path, name, int(bins.count[index]), *map(float, values)])
     return Table(
         "reliability",
         "The most probable label, by its probability: how many predictions of all seeds, their "

@@ -76,15 +76,15 @@ def load_results(run: Run) -> CIResults:
     keys = sorted(jobs)
     labels = np.array([jobs[key]["label"] for key in keys])
     asked = np.array([jobs[key]["asked"] for key in keys])
-    said = {(r["seed"], r["path"], r["repository"], r["name"]): r["policy"] for r in rows}
+    policies = {(r["seed"], r["path"], r["repository"], r["name"]): r["policy"] for r in rows}
     further = {row["path"] for row in rows} - {*PATHS, *EXPERTS}
     paths = (*PATHS[:-1], *sorted(further), PATHS[-1])
     policy = {
-        path: np.array([[said[seed, path, *key] for key in keys] for seed in seeds])
+        path: np.array([[policies[seed, path, *key] for key in keys] for seed in seeds])
         for path in (*paths, *EXPERTS)
     }
     loss = {
-        path: np.stack([half_brier(own, labels) for own in by_seed])
+        path: np.stack([half_brier(probabilities, labels) for probabilities in by_seed])
         for path, by_seed in policy.items()
     }
     repositories = tuple(key[0] for key in keys)
@@ -107,15 +107,15 @@ def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
     score
         The loss of each path by seed.
     """
-    kept = score["P0M1"] - score["P1M1"]
+    with_memory = score["P0M1"] - score["P1M1"]
     plain = score["P0M0"] - score["P1M0"]
     return {
-        "G with memory": ("G: reset minus keep, with memory", kept),
+        "G with memory": ("G: reset minus keep, with memory", with_memory),
         "G without memory": ("G: reset minus keep, without memory", plain),
         "D": ("D: permuted minus real", score["PERM_M1"] - score["P1M1"]),
         "Memory at reset": ("Memory at reset", score["P0M0"] - score["P0M1"]),
         "Memory when kept": ("Memory when kept", score["P1M0"] - score["P1M1"]),
-        "Policy by memory": ("Policy by memory", kept - plain),
+        "Policy by memory": ("Policy by memory", with_memory - plain),
         "HEDGE4 − P1M1": ("HEDGE4 minus P1M1", score["HEDGE4"] - score["P1M1"]),
         "HEDGE4 − P0M1": ("HEDGE4 minus P0M1", score["HEDGE4"] - score["P0M1"]),
     }
@@ -124,7 +124,7 @@ def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
 def path_bins(results: CIResults) -> dict[str, Reliability]:
     """Return each path's reliability bins; each prediction of each seed is one."""
     labels, weights = (
-        np.tile(own, len(results.seeds)) for own in (results.labels, results.primary)
+        np.tile(values, len(results.seeds)) for values in (results.labels, results.primary)
     )
     return {
         path: reliability(np.concatenate(list(results.policy[path])), labels, weights=weights)

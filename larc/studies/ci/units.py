@@ -18,6 +18,7 @@ from larc.domains.ci.hedge_replay import HedgeExpert, hedge_after
 from larc.domains.ci.jobs import Job
 from larc.domains.ci.prompter import REMEMBERED, JobPrompter, recorded_job
 from larc.domains.ci.split import Split
+from larc.feedback import Label
 from larc.io.states import pack_state, unpack_state
 from larc.learner import Learner
 from larc.progress import Display
@@ -27,7 +28,6 @@ from larc.runs.engines import Files
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.runs.units import ModelUnit, do_all, hashes
-from larc.scoring import Label
 from larc.state import SlowState
 from larc.stream.prompter import PLAIN
 from larc.stream.question import Labelled, Question, Recorded, labels_of, questions_of

@@ -80,7 +80,7 @@ def load_results(run: Run) -> ControllerResults:
     """Read what a run saved, and score it."""
     written = run.recorded_units("predictions written", "predictions")
     live = sorted(unit for unit in written if unit != MIXED)
-    told: list[dict[str, Any]] = run.unit_json(MIXED, "trust.json")
+    trust: list[dict[str, Any]] = run.unit_json(MIXED, "trust.json")
     rows = [
         row
         for unit in (REPLAY, MIXED, *live)
@@ -89,17 +89,17 @@ def load_results(run: Run) -> ControllerResults:
     for unit in live:
         first = unit_rows(run, unit, "predictions.parquet")[0]
         about = {"seed": first["seed"], "repository": first["repository"], "variant": LIVE}
-        told.append({**about, **run.unit_json(unit, "trust.json")})
+        trust.append({**about, **run.unit_json(unit, "trust.json")})
     facts = replayed_settings(run)
     seeds = tuple(facts["seeds"])
     jobs = {(r["repository"], r["name"]): r for r in rows if r["seed"] == seeds[0]}
     keys = sorted(jobs)
     labels = np.array([jobs[key]["label"] for key in keys])
-    said = {(r["seed"], r["path"], r["repository"], r["name"]): r["policy"] for r in rows}
+    policies = {(r["seed"], r["path"], r["repository"], r["name"]): r["policy"] for r in rows}
     paths = list(dict.fromkeys(row["path"] for row in rows))
     loss = {
         path: np.stack(
-            [half_brier(np.array([said[s, path, *k] for k in keys]), labels) for s in seeds]
+            [half_brier(np.array([policies[s, path, *k] for k in keys]), labels) for s in seeds]
         )
         for path in paths
     }
@@ -109,7 +109,7 @@ def load_results(run: Run) -> ControllerResults:
         tuple(jobs[key]["commit"] for key in keys),
         tuple(key[1] for key in keys),
         loss,
-        tuple(told),
+        tuple(trust),
         bool(facts["synthetic"]),
     )
 
@@ -126,7 +126,7 @@ def report(run: Run) -> Report:
 
 
 def _mixed_of(results: ControllerResults) -> str:
-    known = [name for name, own in GROUPS.items() if any(path in results.loss for path in own)]
+    known = [name for name, paths in GROUPS.items() if any(path in results.loss for path in paths)]
     return (
         f"The controller mixes HEDGE4, its four experts, and {', '.join(known[1:])} states, with "
         "and without memory, by their losses on the labels that have arrived."
@@ -154,7 +154,7 @@ def _whole(results: ControllerResults) -> list[dict[str, Any]]:
 
 def _mixed(results: ControllerResults) -> list[str]:
     """Return the predictors that were mixed."""
-    return [name for own in GROUPS.values() for name in own if name in results.loss]
+    return [name for paths in GROUPS.values() for name in paths if name in results.loss]
 
 
 def _best(results: ControllerResults) -> str:
@@ -185,22 +185,29 @@ def _losses(results: ControllerResults) -> Table:
 
 def _places(results: ControllerResults) -> Table:
     """Return the losses by repository: which state to keep is a different question in each."""
-    known, places = _mixed(results), list(dict.fromkeys(results.repositories))
+    known, repositories = _mixed(results), list(dict.fromkeys(results.repositories))
     of, primary = np.array(results.repositories), results.primary
-    weights = {place: restrict_weights(primary, of == place) for place in places}
+    weights = {
+        repository: restrict_weights(primary, of == repository) for repository in repositories
+    }
     mean = {
-        path: [float(weighted_mean(results.loss[path], weights[place]).mean()) for place in places]
+        path: [
+            float(weighted_mean(results.loss[path], weights[repository]).mean())
+            for repository in repositories
+        ]
         for path in (*known, *_mixtures(results))
     }
-    best = [min(known, key=lambda path: mean[path][number]) for number in range(len(places))]
+    best = [min(known, key=lambda path: mean[path][number]) for number in range(len(repositories))]
     return Table(
         "repositories",
         "Half-Brier loss by repository, seeds averaged, commits weighing equally. The best single "
         "predictor, known afterwards: "
-        + ", ".join(f"{name} in {place}" for name, place in zip(best, places, strict=True))
+        + ", ".join(
+            f"{name} in {repository}" for name, repository in zip(best, repositories, strict=True)
+        )
         + ".",
-        ("Predictor", *places),
-        [[path, *own] for path, own in mean.items()],
+        ("Predictor", *repositories),
+        [[path, *losses] for path, losses in mean.items()],
         digits=4,
     )
 
@@ -251,10 +258,11 @@ def _trust(results: ControllerResults) -> Table:
     rows: list[list[Cell]] = []
     for row in _whole(results):
         standings = row["trust"]["standings"]
-        for name, own in sorted(standings.items(), key=lambda pair: -pair[1]["mean_weight"])[:6]:
-            mean = own["loss"] / own["labels"] if own["labels"] else None
+        ranked = sorted(standings.items(), key=lambda pair: -pair[1]["mean_weight"])
+        for name, standing in ranked[:6]:
+            mean = standing["loss"] / standing["labels"] if standing["labels"] else None
             where = (row["variant"], row["repository"], short_seed(row["seed"]), name)
-            rows.append([*where, own["asked"], own["mean_weight"], own["led"], mean])
+            rows.append([*where, standing["asked"], standing["mean_weight"], standing["led"], mean])
     return Table(
         "trust",
         "Whom it trusted: the six predictors of most weight in each audit, the questions they "
@@ -294,17 +302,17 @@ def _turns(results: ControllerResults) -> Table:
 def _naps(results: ControllerResults) -> Table:
     """Return who slept: the answers that states gave and were spared, and how often they woke."""
     live = [row for row in results.told if row["variant"] == LIVE]
-    possible = [name for own in list(GROUPS.values())[1:] for name in own]
+    possible = [name for paths in list(GROUPS.values())[1:] for name in paths]
     states = [name for name in possible if name in live[0]["trust"]["standings"]]
     rows: list[list[Cell]] = []
     for row in live:
         standings, awake = row["trust"]["standings"], [set(names) for _, names in row["awake"]]
-        own = [standings[name] for name in states]
+        chosen = [standings[name] for name in states]
         questions = max(standing["asked"] for standing in standings.values())
-        answered = sum(standing["asked"] for standing in own)
+        answered = sum(standing["asked"] for standing in chosen)
         put = sum(len(earlier - later) for earlier, later in pairwise(awake))
         woken = sum(len(later - earlier) for earlier, later in pairwise(awake))
-        spared = 1 - answered / (questions * len(own))
+        spared = 1 - answered / (questions * len(chosen))
         where = (row["repository"], short_seed(row["seed"]))
         rows.append([*where, questions, answered, 100 * spared, put, woken, len(awake[-1])])
     return Table(

@@ -114,10 +114,10 @@ def carry_out(
         run.finish_unit(
             REPLAY, {"predictions.parquet": to_parquet(saved), "run.json": as_json(facts)}
         )
-    kept = run.unit_file(REPLAY, "predictions.parquet")
-    facts = {"results": settings.results, "predictions": {REPLAY: sha256(kept)}}
+    content = run.unit_file(REPLAY, "predictions.parquet")
+    facts = {"results": settings.results, "predictions": {REPLAY: sha256(content)}}
     run.record("replay read", facts)
-    units: list[Unit] = [Mixed(saved=kept, audits=audits)]
+    units: list[Unit] = [Mixed(saved=content, audits=audits)]
     if settings.live:
         units += [Live(settings=audit.settings, audit=audit) for audit in audits]
     do_all(run, units, execution, display)
@@ -141,29 +141,29 @@ class Mixed(Unit):
 
     def perform(self, display: Display) -> Files:
         """Mix, in causal order."""
-        said: dict[tuple[int, str, str], dict[str, Any]] = {}
+        by_item: dict[tuple[int, str, str], dict[str, Any]] = {}
         for row in from_parquet(self.saved, "the run's predictions"):
             key = (row["seed"], row["repository"], row["name"])
-            said.setdefault(key, {})[row["path"]] = row["policy"]
+            by_item.setdefault(key, {})[row["path"]] = row["policy"]
         display.unit(self.name, len(self.audits), 0)
         predictions = PredictionTable(0, LEVELS)
         facts: list[dict[str, Any]] = []
         for number, audit in enumerate(self.audits, start=1):
             predictions.seed = audit.seed
             items = [recorded_job(job) for job in audit.audit]
-            policies = {item.name: said[audit.seed, item.stream, item.name] for item in items}
+            policies = {item.name: by_item[audit.seed, item.stream, item.name] for item in items}
             for variant in variants(list(policies[items[0].name])):
-                mixture, told = mix(items, policies, variant)
+                mixture, trust = mix(items, policies, variant)
                 for item, policy in mixture:
                     predictions.add(item, variant.name, policy)
                 about = {"seed": audit.seed, "repository": items[0].stream, "variant": variant.name}
-                facts.append({**about, **told})
+                facts.append({**about, **trust})
             display.update(number)
         return {"predictions.parquet": predictions.content(), "trust.json": as_json(facts)}
 
 
 def mix(
-    items: Sequence[Recorded], said: Mapping[str, Mapping[str, Sequence[float]]], variant: Variant
+    items: Sequence[Recorded], given: Mapping[str, Mapping[str, Sequence[float]]], variant: Variant
 ) -> tuple[list[tuple[Recorded, list[float]]], dict[str, Any]]:
     """Mix predictions in causal order; returns what was said of each item, and what to know of it.
 
@@ -171,7 +171,7 @@ def mix(
     ----------
     items
         One stream.
-    said
+    given
         For each item by name, every predictor's probabilities.
     variant
         How.
@@ -179,14 +179,14 @@ def mix(
     mixture: list[tuple[Recorded, list[float]]] = []
     if variant.settings is None:
         for item in items:
-            rows = [said[item.name][predictor] for predictor in variant.predictors]
+            rows = [given[item.name][predictor] for predictor in variant.predictors]
             mixture.append((item, np.mean(rows, axis=0).tolist()))
         return mixture, {}
     forecaster = Forecaster(variant.predictors, variant.settings)
     for event in ordered(items):
         if isinstance(event, Ask):
             for item in event.items:
-                policies = {name: said[item.name][name] for name in variant.predictors}
+                policies = {name: given[item.name][name] for name in variant.predictors}
                 context = context_of(item.question, by_job=variant.by_job)
                 forecast = forecaster.predict(item.name, policies, context)
                 mixture.append((item, list(forecast.probabilities)))
@@ -229,8 +229,10 @@ class Live(ModelUnit):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Replay the audit."""
         # The states that the run has, so that it is compared with mixing them.
-        kept = (*TRAINED, *(FURTHER if self.settings.further else ()))
-        strategies = [one for one in kept if any(one.name in names for names in GROUPS.values())]
+        available = (*TRAINED, *(FURTHER if self.settings.further else ()))
+        strategies = [
+            one for one in available if any(one.name in names for names in GROUPS.values())
+        ]
         session = self.audit.audit_session(substrate, strategies)
         player = LivePlayer(session, self.audit.expert(), PredictionTable(self.audit.seed, LEVELS))
         items = [recorded_job(job) for job in self.audit.audit]
@@ -276,8 +278,8 @@ class LivePlayer:
 
     def save(self, path: Path, notes: Mapping[str, Any]) -> None:
         """Write everything that the next event depends on."""
-        kept = {"rows": self.predictions.rows, "awake": self.awake}
-        self.controller.save(path, {**kept, **notes})
+        progress = {"rows": self.predictions.rows, "awake": self.awake}
+        self.controller.save(path, {**progress, **notes})
 
     def restore(self, path: Path, questions: Sequence[Question]) -> dict[str, Any]:
         """Go back to what was saved."""

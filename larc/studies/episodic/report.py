@@ -152,7 +152,7 @@ def _support(results: EpisodicResults) -> Table:
 
 def figures(results: EpisodicResults) -> list[Figure]:
     """Return the result in two panels, the training curves, and every group's adaptation."""
-    found = [
+    drawn = [
         Figure(
             "result",
             "Errors are of queries after adaptation to real feedback; a line joins the arms of one "
@@ -162,7 +162,7 @@ def figures(results: EpisodicResults) -> list[Figure]:
         )
     ]
     if any(results.curves.values()):
-        found.append(
+        drawn.append(
             Figure(
                 "curves",
                 f"Slow training: the mean query loss of {WINDOW} updates, and faintly of each.",
@@ -170,18 +170,18 @@ def figures(results: EpisodicResults) -> list[Figure]:
             )
         )
     caption = "What real feedback did to the error of each group, seeds averaged."
-    return [*found, Figure("groups", caption, _group_charts(results))]
+    return [*drawn, Figure("groups", caption, _group_charts(results))]
 
 
 def _endpoint_chart(results: EpisodicResults) -> Lines:
     arms = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
     # Rows are seeds, columns arms.
-    kept = [weighted_mean(results.risk[arm, "real_keep"], results.weights) for arm in arms]
-    error = 100 * np.array(kept).T
+    risks = [weighted_mean(results.risk[arm, "real_keep"], results.weights) for arm in arms]
+    error = 100 * np.array(risks).T
     places = list(range(len(arms)))
     lines = [
-        Line("", places, own.tolist(), note=short_seed(seed))
-        for seed, own in zip(results.seeds, error, strict=True)
+        Line("", places, errors.tolist(), note=short_seed(seed))
+        for seed, errors in zip(results.seeds, error, strict=True)
     ]
     if len(lines) > 1:
         lines.append(Line("", places, error.mean(0).tolist(), note="mean", dashed=True))

@@ -195,21 +195,21 @@ def _resampled(
     # One bootstrap for all contrasts, each with its seeds: everything stays paired.
     stacked = np.concatenate([np.c_[v, v.mean(1)] for v in columns.values()], axis=1)
     means = group_means(stacked, families, groups)
-    found = bootstrap_intervals(
+    intervals = bootstrap_intervals(
         means.values, means.families, seed=BOOTSTRAP_SEED, resamples=resamples
     )
     width = next(iter(columns.values())).shape[1] + 1
     contrasts = []
     for number, name in enumerate(columns):
-        own = slice(number * width, (number + 1) * width)
-        estimates, last = 100 * found.estimate[own], (number + 1) * width - 1
+        span = slice(number * width, (number + 1) * width)
+        estimates, last = 100 * intervals.estimate[span], (number + 1) * width - 1
         contrasts.append(
             Contrast(
                 name,
                 estimates[:-1],
                 float(estimates[-1]),
-                100 * float(found.lower[last]),
-                100 * float(found.upper[last]),
+                100 * float(intervals.lower[last]),
+                100 * float(intervals.upper[last]),
             )
         )
     return tuple(contrasts)
@@ -225,8 +225,8 @@ def less_error(than: EpisodicResults, results: EpisodicResults, arm: str) -> Con
         return None
     gain = (than.risk[arm, "real_keep"] - results.risk[arm, "real_keep"]).T
     columns = {f"{arm} less error": gain}
-    (found,) = _resampled(columns, results.families, results.groups, results.resamples)
-    return found
+    (contrast,) = _resampled(columns, results.families, results.groups, results.resamples)
+    return contrast
 
 
 def _positions(run: Run, units: Sequence[str]) -> int:

@@ -40,8 +40,8 @@ def report(sweep: Run) -> Report:
             rows.append([*values, arm, keep, reset, *contrasts, sum(done), *took])
             series = arm.capitalize()
             gains.append(Value(chosen, gain.mean, gain.lower, gain.upper, series=series))
-            for own, much in zip(spent, took, strict=True):
-                own.setdefault(series, []).append((much, keep, ", ".join(values)))
+            for by_series, much in zip(spent, took, strict=True):
+                by_series.setdefault(series, []).append((much, keep, ", ".join(values)))
             if best is None or keep < best[0]:
                 best = (keep, f"{chosen}, {arm} start", gain)
     assert best is not None  # a sweep has a combination, and that has an arm
@@ -66,18 +66,18 @@ def report(sweep: Run) -> Report:
             f"Error against {title}",
             label,
             "Error after feedback (%)",
-            [_by_cost(series, sorted(points)) for series, points in found.items()],
+            [_by_cost(series, sorted(points)) for series, points in by_series.items()],
             digits=1,
             points=True,
         )
-        for found, title, label in zip(
+        for by_series, title, label in zip(
             spent,
             ("evaluations", "time"),
             ("Evaluations of an episode's feedback", "Milliseconds of feedback for an episode"),
             strict=True,
         )
         # Where every combination takes as much, there is nothing to see.
-        if len({much for points in found.values() for much, _, _ in points}) > 1
+        if len({much for points in by_series.values() for much, _, _ in points}) > 1
     ]
     caption = f"What it took: each {' and '.join(varied)} by the cost of feedback."
     return Report(
@@ -109,8 +109,8 @@ def _feedback_cost(run: Run, arm: str, results: EpisodicResults) -> tuple[float,
     A unit of before evaluations were kept made one for each step.
     """
     units = [prediction_name(arm, seed) for seed in results.seeds]
-    kept = [unit for unit in units if run.unit_has(unit, "feedback.json")]
-    counts = [run.unit_json(unit, "feedback.json")["evaluations"] for unit in kept]
+    measured = [unit for unit in units if run.unit_has(unit, "feedback.json")]
+    counts = [run.unit_json(unit, "feedback.json")["evaluations"] for unit in measured]
     counts = counts or [[run.settings["inner_steps"]]]
     episodes = 2 * len(results.names) * len(results.seeds)
     time = cost.milliseconds(run, units, "support") / episodes

@@ -52,15 +52,15 @@ def find_cutoffs(jobs: Iterable[Job], text: str) -> dict[str, int]:
     ...
     larc.errors.LarcError: 'some' is no prefix; write a share up to 100%, or a number of jobs.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text.strip())
-    amount = float(found[1]) if found else 0.0
-    if not found or not amount or (found[2] and amount > 100) or not (found[2] or amount % 1 == 0):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text.strip())
+    amount = float(match[1]) if match else 0.0
+    if not match or not amount or (match[2] and amount > 100) or not (match[2] or amount % 1 == 0):
         raise LarcError(f"{text!r} is no prefix; write a share up to 100%, or a number of jobs.")
     starts: dict[str, list[int]] = {}
     for job in jobs:
         starts.setdefault(job.repository, []).append(job.started_at)
     cutoffs = {}
     for repository, times in sorted(starts.items()):
-        number = math.ceil(len(times) * amount / 100) if found[2] else min(int(amount), len(times))
+        number = math.ceil(len(times) * amount / 100) if match[2] else min(int(amount), len(times))
         cutoffs[repository] = sorted(times)[number - 1]
     return cutoffs

@@ -61,7 +61,7 @@ def report(run: Run) -> Report:
 
 def answer(results: PrefixResults) -> str:
     """Say in one sentence what a tenth of each carried update did, and what updates did at all."""
-    scores = {path: float(own.mean()) for path, own in results.scores.items()}
+    scores = {path: float(by_seed.mean()) for path, by_seed in results.scores.items()}
     updates, higher = len(results.made("CARRY_1")), raised(results.made("CARRY_1"))
     rule = "meets" if results.verdict.success else "fails"
     return (
@@ -147,14 +147,14 @@ def _first(results: PrefixResults) -> Table:
 def _updates(results: PrefixResults) -> Table:
     rows: list[list[Cell]] = []
     for path in (*ACTIVE, *WATCHED.values()):
-        made = results.made(path)
-        if not made:  # the run had no such path
+        updates = results.made(path)
+        if not updates:  # the run had no such path
             continue
         before, after, moved = (
-            np.array([row[name] for row in made]) for name in ("before", "after", "increment")
+            np.array([row[name] for row in updates]) for name in ("before", "after", "increment")
         )
-        surprising = [row for row in made if row["before"] > SURPRISING]
-        counts = (len(made), raised(made), len(surprising), raised(surprising))
+        surprising = [row for row in updates if row["before"] > SURPRISING]
+        counts = (len(updates), raised(updates), len(surprising), raised(surprising))
         means = (float(before.mean()), float(after.mean()), float(moved.mean()))
         rows.append([path, *counts, *means, float(moved.max())])
     return Table(
@@ -174,8 +174,12 @@ def _updates(results: PrefixResults) -> Table:
 
 
 def _crossings(results: PrefixResults) -> Table:
-    def cells(found: Crossing | None) -> list[Cell]:
-        return [found.batches, found.jobs, iso_time(found.time)] if found else [None, None, None]
+    def cells(crossing: Crossing | None) -> list[Cell]:
+        return (
+            [crossing.batches, crossing.jobs, iso_time(crossing.time)]
+            if crossing
+            else [None, None, None]
+        )
 
     rows: list[list[Cell]] = [
         [
@@ -203,17 +207,17 @@ def _crossings(results: PrefixResults) -> Table:
 def _population(results: PrefixResults) -> Table:
     rows: list[list[Cell]] = []
     for repository in results.repositories:
-        own = [job for job in results.jobs if job.repository == repository]
+        jobs = [job for job in results.jobs if job.repository == repository]
         chosen = [
             job
             for job, early in zip(results.jobs, results.inside, strict=True)
             if early and job.repository == repository
         ]
         touched = {job.commit for job in chosen}
-        complete = touched - {job.commit for job in set(own) - set(chosen)}
+        complete = touched - {job.commit for job in set(jobs) - set(chosen)}
         arrived = results.arrived(repository)
         batches = len({job.arrives for job in arrived})
-        counts = (len(own), len(chosen), len(touched), len(complete), len(arrived), batches)
+        counts = (len(jobs), len(chosen), len(touched), len(complete), len(arrived), batches)
         last = iso_time(max(job.asked for job in chosen))
         rows.append([repository, *counts, len(chosen) - len(arrived), last])
     return Table(

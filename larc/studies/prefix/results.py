@@ -90,7 +90,7 @@ class PrefixResults:
     @property
     def scores(self) -> dict[str, Array]:
         """The weighted loss of each path on the prefix, by seed."""
-        return {path: weighted_mean(own, self.weights) for path, own in self.loss.items()}
+        return {path: weighted_mean(losses, self.weights) for path, losses in self.loss.items()}
 
     @property
     def verdict(self) -> Verdict:
@@ -115,10 +115,10 @@ class PrefixResults:
 
     def arrived(self, repository: str) -> list[Job]:
         """Return the jobs whose labels arrive before the prefix's last question."""
-        own = [j for j, i in zip(self.jobs, self.inside, strict=True) if i]
-        own = [job for job in own if job.repository == repository]
-        cutoff = max(job.asked for job in own)
-        return [job for job in own if job.arrives < cutoff]
+        jobs = [j for j, i in zip(self.jobs, self.inside, strict=True) if i]
+        jobs = [job for job in jobs if job.repository == repository]
+        cutoff = max(job.asked for job in jobs)
+        return [job for job in jobs if job.arrives < cutoff]
 
     def crossing(self, repository: str, seed: int, *, local: bool) -> Crossing | None:
         """Return when the kept state's gain over reset first fell below -0.01, in the whole audit.
@@ -220,12 +220,12 @@ def _weights(jobs: Sequence[Job]) -> Array:
 def _losses(
     rows: Sequence[dict[str, Any]], seeds: Sequence[int], jobs: Sequence[Job]
 ) -> dict[str, Array]:
-    said = {(r["path"], r["seed"], r["repository"], r["name"]): r["policy"] for r in rows}
+    policies = {(r["path"], r["seed"], r["repository"], r["name"]): r["policy"] for r in rows}
     labels = [job.label for job in jobs]
     return {
         path: np.stack(
             [
-                half_brier([said[path, seed, j.repository, j.name] for j in jobs], labels)
+                half_brier([policies[path, seed, j.repository, j.name] for j in jobs], labels)
                 for seed in seeds
             ]
         )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from larc.domains.ci.hedge_replay import HEDGE
 from larc.domains.ci.prompter import REMEMBERED, recorded_job
 from larc.errors import LarcError
+from larc.feedback import Label
 from larc.io.hashes import sha256
 from larc.io.json_files import as_json
 from larc.io.parquet import from_parquet, to_parquet
@@ -29,7 +30,6 @@ from larc.runs.engines import Files
 from larc.runs.run import MANIFEST, Run
 from larc.runs.settings import Execution
 from larc.runs.units import ModelUnit, do_all, hashes
-from larc.scoring import Label
 from larc.stream.question import Question, Recorded, labels_of, questions_of
 from larc.stream.queue import Arrive, Ask
 from larc.stream.session import Session
@@ -151,8 +151,8 @@ class PrefixPlayer:
             answers = self.session.ask(questions_of(event.items))
         if self.expected is not None:
             _check_equal(self.seed, event.items, answers, self.expected)
-        kept = {name: answers[strategy] for strategy, name in self.names.items()}
-        self.predictions.add_all(event.items, kept)
+        by_path = {name: answers[strategy] for strategy, name in self.names.items()}
+        self.predictions.add_all(event.items, by_path)
 
     def learn(self, event: Arrive[Recorded]) -> None:
         """Learn from the labels of one moment, and measure what that did."""
@@ -163,8 +163,8 @@ class PrefixPlayer:
 
     def save(self, path: Path, notes: Mapping[str, Any]) -> None:
         """Write everything that the next event depends on."""
-        kept = {"rows": self.predictions.rows, "updates": self.updates, "batches": self.batches}
-        self.session.save(path, {**kept, **notes})
+        progress = {"rows": self.predictions.rows, "updates": self.updates, "batches": self.batches}
+        self.session.save(path, {**progress, **notes})
 
     def restore(self, path: Path, questions: Sequence[Question]) -> dict[str, Any]:
         """Go back to what was saved."""
@@ -193,8 +193,8 @@ def carry_out(run: Run, prefix: Prefix, settings: PrefixSettings, execution: Exe
         facts = {"manifest": sha256(source.read(MANIFEST)), "settings": source.settings}
         files = {"predictions.parquet": _kept(saved), "run.json": as_json(facts)}
         run.finish_unit(REPLAY, files)
-    kept = sha256(run.unit_file(REPLAY, "predictions.parquet"))
-    run.record("replay read", {"results": settings.results, "predictions": {REPLAY: kept}})
+    digest = sha256(run.unit_file(REPLAY, "predictions.parquet"))
+    run.record("replay read", {"results": settings.results, "predictions": {REPLAY: digest}})
     about: list[dict[str, Any]] = [
         {
             "settings": audit.settings,
@@ -203,7 +203,7 @@ def carry_out(run: Run, prefix: Prefix, settings: PrefixSettings, execution: Exe
         }
         for audit in audits
     ]
-    repeats = [Repeat(**facts, saved=own) for facts, own in zip(about, saved, strict=True)]
+    repeats = [Repeat(**facts, saved=content) for facts, content in zip(about, saved, strict=True)]
     do_all(run, repeats, execution, display)
     run.record("replay repeated", {"predictions": hashes(run, repeats, "predictions.parquet")})
     added = [Added(**facts) for facts in about]

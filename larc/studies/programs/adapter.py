@@ -41,13 +41,13 @@ def train_adapter(
     if settings.updates < 1 or not 1 <= settings.batch <= 1000 or settings.seed < 0:
         raise LarcError("updates and seed must be positive, and batch 1 to 1000.")
     out = Path(settings.out)
-    with atomic_directory(out) as place:
-        _train(settings, place, on_update)
+    with atomic_directory(out) as directory:
+        _train(settings, directory, on_update)
     return out
 
 
 def _train(
-    settings: AdapterSettings, place: Path, on_update: Callable[[int, float], None] | None
+    settings: AdapterSettings, directory: Path, on_update: Callable[[int, float], None] | None
 ) -> None:
     try:
         from peft import LoraConfig, get_peft_model
@@ -97,21 +97,21 @@ def _train(
                 raise KeyboardInterrupt
     # No embedding is adapted; saying so keeps PEFT from asking the hub about the base model.
     try:
-        model.save_pretrained(str(place), save_embedding_layers=False)
+        model.save_pretrained(str(directory), save_embedding_layers=False)
     except SafetensorError as error:  # how safetensors says that the disk is full
         raise LarcError(f"{settings.out} could not be written ({error}).") from error
-    (place / "README.md").unlink(missing_ok=True)  # PEFT's card is an empty form
+    (directory / "README.md").unlink(missing_ok=True)  # PEFT's card is an empty form
     lineage = {
         "substrate": asdict(base),
         "settings": as_values(settings),
         "examples": len(examples),
         "losses": losses,
         "files": {
-            name: hashlib.sha256((place / name).read_bytes()).hexdigest()
+            name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
             for name in (CONFIG_FILE, WEIGHTS_FILE)
         },
     }
-    atomic_write(place / LINEAGE_FILE, json.dumps(lineage, indent=1).encode())
+    atomic_write(directory / LINEAGE_FILE, json.dumps(lineage, indent=1).encode())
 
 
 def historical_examples(seed: int) -> list[tuple[str, str]]:
@@ -146,9 +146,12 @@ def _batch_loss(substrate: Substrate, examples: list[tuple[str, str]]) -> Tensor
     rows, targets = [], []
     for question, answer in examples:
         asked = tokenizer(question)["input_ids"]
-        told = [*tokenizer(answer, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-        rows.append(torch.tensor([*asked, *told]))
-        targets.append(torch.tensor([*([-100] * len(asked)), *told]))
+        answered = [
+            *tokenizer(answer, add_special_tokens=False)["input_ids"],
+            tokenizer.eos_token_id,
+        ]
+        rows.append(torch.tensor([*asked, *answered]))
+        targets.append(torch.tensor([*([-100] * len(asked)), *answered]))
     pad = torch.nn.utils.rnn.pad_sequence
     inputs = pad(rows, batch_first=True, padding_value=tokenizer.eos_token_id)
     labels = pad(targets, batch_first=True, padding_value=-100)

@@ -46,5 +46,5 @@ class Together:
     def restore(self, state: Any) -> None:
         """Go back to a saved state."""
         states = [state] if len(self.experts) == 1 else state
-        for expert, kept in zip(self.experts, states, strict=True):
-            expert.restore(kept)
+        for expert, saved in zip(self.experts, states, strict=True):
+            expert.restore(saved)

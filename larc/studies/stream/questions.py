@@ -52,6 +52,8 @@ class Questions:
 def stream_questions(settings: StreamSettings) -> Questions:
     """Read the questions and divide them, refusing whatever could not be carried out."""
     from larc.rules import parse_rule  # loads torch
+    from larc.stream.experts import make_expert
+    from larc.stream.prompter import make_prompter
 
     if not settings.events:
         raise LarcError(
@@ -59,6 +61,9 @@ def stream_questions(settings: StreamSettings) -> Questions:
             "--preset smoke."
         )
     parse_rule(settings.rule)
+    make_prompter(settings.prompter)
+    for text in settings.experts:
+        make_expert(text)
     if settings.events == SYNTHETIC:
         return divide(synthetic_stream(), settings.train)
     return divide(read_events(settings.events), settings.train)

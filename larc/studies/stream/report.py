@@ -83,14 +83,14 @@ def load_results(run: Run) -> StreamResults:
     keys = sorted(asked)
     labels = np.array([asked[key]["label"] for key in keys])
     widest = max(len(row["policy"]) for row in asked.values())
-    said = {(r["seed"], r["path"], r["stream"], r["name"]): r["policy"] for r in rows}
+    policies = {(r["seed"], r["path"], r["stream"], r["name"]): r["policy"] for r in rows}
     policy = {}
     for path in PATHS:
         table = np.zeros((len(seeds), len(keys), widest))
         for number, seed in enumerate(seeds):
-            for place, key in enumerate(keys):
-                own = said[seed, path, *key]
-                table[number, place, : len(own)] = own
+            for column, key in enumerate(keys):
+                probabilities = policies[seed, path, *key]
+                table[number, column, : len(probabilities)] = probabilities
         policy[path] = table
     streams = tuple(stream for stream, _ in keys)
     names = tuple(name for _, name in keys)
@@ -103,7 +103,10 @@ def load_results(run: Run) -> StreamResults:
         names,
         labels,
         policy,
-        {path: np.stack([half_brier(own, labels) for own in policy[path]]) for path in PATHS},
+        {
+            path: np.stack([half_brier(probabilities, labels) for probabilities in policy[path]])
+            for path in PATHS
+        },
         {
             "Stream, group, item": nested_weights(streams, groups, keys),
             "Group, item": nested_weights(pairs, keys),
@@ -180,7 +183,7 @@ def _accuracy(results: StreamResults) -> Table:
     rows = []
     for path in PATHS:
         right = weighted_mean(
-            [all_correct(own, wrong) for own in results.policy[path]], results.primary
+            [all_correct(policy, wrong) for policy in results.policy[path]], results.primary
         )
         rows.append(seed_row(100 * right, path))
     return Table(
@@ -195,8 +198,8 @@ def _calibration(results: StreamResults) -> Table:
     rows = []
     for path in PATHS:
         errors = [
-            expected_calibration_error(reliability(own, results.labels, weights=results.primary))
-            for own in results.policy[path]
+            expected_calibration_error(reliability(policy, results.labels, weights=results.primary))
+            for policy in results.policy[path]
         ]
         rows.append(seed_row(np.array(errors), path))
     return Table(
@@ -212,12 +215,12 @@ def _streams(results: StreamResults) -> Table:
     rows: list[list[Cell]] = []
     streams = np.array(results.streams)
     for stream in sorted(set(results.streams)):
-        own = streams == stream
-        weights = results.primary[own] / results.primary[own].sum()
-        losses = [results.loss[path][:, own] for path in PATHS]
+        members = streams == stream
+        weights = results.primary[members] / results.primary[members].sum()
+        losses = [results.loss[path][:, members] for path in PATHS]
         scores = [float(weighted_mean(loss, weights).mean()) for loss in losses]
-        groups = {g for g, inside in zip(results.groups, own, strict=True) if inside}
-        rows.append([stream, int(own.sum()), len(groups), *scores])
+        groups = {g for g, inside in zip(results.groups, members, strict=True) if inside}
+        rows.append([stream, int(members.sum()), len(groups), *scores])
     return Table(
         "streams",
         "Half-Brier loss by stream, groups and questions weighed equally, seeds averaged.",
@@ -229,14 +232,14 @@ def _streams(results: StreamResults) -> Table:
 
 def _questions(run: Run) -> Table:
     counts = run.evidence()[0]["counts"]
-    said = {
+    sentences = {
         "training": "Trained on: labels that arrived before the audit",
         "late": "Asked before the audit, labels that arrived in it",
         "unanswered": "Asked before the audit, labels that never arrive",
         "shared": "Left out: groups with questions before and in the audit",
         "audit": "Predicted and scored",
     }
-    rows: list[list[Cell]] = [[sentence, counts[name]] for name, sentence in said.items()]
+    rows: list[list[Cell]] = [[sentence, counts[name]] for name, sentence in sentences.items()]
     return Table(
         "questions",
         "Every question that was read.",
@@ -248,7 +251,7 @@ def _questions(run: Run) -> Table:
 def _reliability(results: StreamResults) -> Figure:
     # Seeds are pooled: each answer of each seed is one prediction.
     labels, weights = (
-        np.tile(own, len(results.seeds)) for own in (results.labels, results.primary)
+        np.tile(values, len(results.seeds)) for values in (results.labels, results.primary)
     )
     bins = {
         path: reliability(np.concatenate(list(results.policy[path])), labels, weights=weights)

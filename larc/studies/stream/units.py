@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from larc.errors import LarcError
+from larc.feedback import Label
 from larc.learner import Learner
 from larc.progress import Display
 from larc.rules import parse_rule
@@ -17,7 +18,7 @@ from larc.runs.engines import Files
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.runs.units import ModelUnit, do_all, hashes
-from larc.scoring import Label, ask
+from larc.scoring import ask
 from larc.state import SlowState
 from larc.stream.experts import make_expert
 from larc.stream.prompter import make_prompter

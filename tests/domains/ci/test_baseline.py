@@ -25,7 +25,8 @@ def test_weights_are_nested_by_commit_and_flat_by_job(make_job):
     ]
     report = baseline(jobs)
     loss = {
-        said.job.job_id: half_brier(said.forecast.mixture, said.job.label) for said in replay(jobs)
+        prediction.job.job_id: half_brier(prediction.forecast.mixture, prediction.job.label)
+        for prediction in replay(jobs)
     }
     nested = np.mean([np.mean([np.mean([loss[0], loss[1], loss[2]]), loss[3]]), loss[4]])
     assert report.half_brier["hedge4"]["commit"] == pytest.approx(nested, abs=1e-15)
@@ -41,9 +42,13 @@ def test_repositories_do_not_learn_from_each_other(make_job):
         )
         for number in range(5)
     ]
-    alone = [said.forecast for said in replay(jobs)]
+    alone = [prediction.forecast for prediction in replay(jobs)]
     others = [job._replace(repository="b/b", label=2, job_id=job.job_id + 50) for job in jobs]
-    together = [said.forecast for said in replay(others + jobs) if said.job.repository == "o/r"]
+    together = [
+        prediction.forecast
+        for prediction in replay(others + jobs)
+        if prediction.job.repository == "o/r"
+    ]
     assert together == alone
 
 

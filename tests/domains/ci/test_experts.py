@@ -143,9 +143,9 @@ def test_the_logistic_expert_is_a_dense_logistic_regression():
         gradient = np.zeros_like(weights)
         for arrival in batch:
             x = dense(arrival.observation)
-            said = softmax(x @ weights)
-            np.testing.assert_allclose(arrival.forecast.experts[3], said, rtol=1e-10)
-            gradient += np.outer(x, said - np.eye(4)[arrival.label]) / len(batch)
+            probabilities = softmax(x @ weights)
+            np.testing.assert_allclose(arrival.forecast.experts[3], probabilities, rtol=1e-10)
+            gradient += np.outer(x, probabilities - np.eye(4)[arrival.label]) / len(batch)
         weights -= 0.1 * (gradient + 1e-4 * weights)
         hedge.update(batch)
     np.testing.assert_allclose(hedge.state()["logistic"], weights, atol=1e-12)
@@ -207,14 +207,14 @@ def test_a_restored_state_goes_on_bit_for_bit():
         learn(hedge, job.observation, job.label)
     restored = Hedge4.from_state(through_json(hedge.state()))
     cold = Hedge4(HedgeSettings(keys=4))
-    said = []
+    forecasts = []
     for job in jobs[100:]:
-        said.append(hedge.predict(job.observation))
-        assert restored.predict(job.observation) == said[-1]
-        assert cold.predict(job.observation) != said[-1]
+        forecasts.append(hedge.predict(job.observation))
+        assert restored.predict(job.observation) == forecasts[-1]
+        assert cold.predict(job.observation) != forecasts[-1]
         learn(hedge, job.observation, job.label)
         learn(restored, job.observation, job.label)
-    assert len(set(said)) > 50
+    assert len(set(forecasts)) > 50
 
 
 def test_a_state_is_a_copy():
@@ -296,10 +296,10 @@ def test_what_has_not_arrived_changes_no_prediction(jobs, now, data):
         for job in jobs
         if data.draw(st.booleans())
     ]
-    before = {said.job.job_id: said.forecast for said in replay(jobs)}
+    before = {prediction.job.job_id: prediction.forecast for prediction in replay(jobs)}
     after = {
-        said.job.job_id: said.forecast
-        for said in replay(data.draw(st.permutations(changed)) + late)
+        prediction.job.job_id: prediction.forecast
+        for prediction in replay(data.draw(st.permutations(changed)) + late)
     }
     for job in jobs:
         if job.started_at <= now:
@@ -309,8 +309,10 @@ def test_what_has_not_arrived_changes_no_prediction(jobs, now, data):
 def test_what_has_arrived_does_change_predictions():
     first = Job("o/r", 5, None, None, None, "build", "aa", 1, 2, 0, 1, None, None)
     second = first._replace(job_id=2, started_at=3, completed_at=4)
-    said = [list(replay([first._replace(label=label), second]))[1].forecast for label in (0, 1)]
-    assert said[0] != said[1]
+    forecasts = [
+        list(replay([first._replace(label=label), second]))[1].forecast for label in (0, 1)
+    ]
+    assert forecasts[0] != forecasts[1]
 
 
 def test_a_label_of_the_same_second_comes_too_late():

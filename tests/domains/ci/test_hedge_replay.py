@@ -24,16 +24,16 @@ def events(jobs):
 
 def by_hand(jobs):
     """The paper's replay written out: predict at the start, keep it, learn from it at the end."""
-    hedge, kept, said = Hedge4(), {}, {}
+    hedge, kept, forecasts = Hedge4(), {}, {}
     for event in events(jobs):
         if isinstance(event, Ask):
             for job in event.items:
-                kept[job.job_id] = said[job.job_id] = hedge.predict(job.observation)
+                kept[job.job_id] = forecasts[job.job_id] = hedge.predict(job.observation)
         else:
             hedge.update(
                 [Arrival(job.observation, kept[job.job_id], job.label) for job in event.items]
             )
-    return hedge, said
+    return hedge, forecasts
 
 
 def same(first, second):
@@ -42,10 +42,10 @@ def same(first, second):
 
 
 def test_following_a_queue_is_predicting_at_starts_and_learning_at_ends():
-    hedge, said = by_hand(JOBS)
+    hedge, expected = by_hand(JOBS)
     driven = HedgeReplay()
-    found = {one.job.job_id: one.forecast for one in driven.follow(reversed(JOBS))}
-    assert found == said
+    forecasts = {one.job.job_id: one.forecast for one in driven.follow(reversed(JOBS))}
+    assert forecasts == expected
     assert same(driven.hedge, hedge)
     assert driven.pending == {}
     assert same(hedge_after(JOBS).hedge, hedge)
@@ -54,22 +54,22 @@ def test_following_a_queue_is_predicting_at_starts_and_learning_at_ends():
 def test_each_repository_is_replayed_by_its_own_and_a_history_is_pooled():
     alone = {one.job.job_id: one.forecast for one in replay(JOBS)}
     for name in ("synthetic/one", "synthetic/two"):
-        own = [job for job in JOBS if job.repository == name]
-        assert by_hand(own)[1] == {job.job_id: alone[job.job_id] for job in own}
+        jobs = [job for job in JOBS if job.repository == name]
+        assert by_hand(jobs)[1] == {job.job_id: alone[job.job_id] for job in jobs}
     assert by_hand(JOBS)[1] != alone
 
 
 @pytest.mark.parametrize("stop", [1, 40, 90])
 def test_a_state_through_json_goes_on_bit_for_bit(stop):
     whole = by_hand(JOBS)[1]
-    first, said = HedgeReplay(), {}
+    first, forecasts = HedgeReplay(), {}
     queue = events(JOBS)
 
     def go(replay, part):
         for event in part:
             if isinstance(event, Ask):
                 ids = [job.job_id for job in event.items]
-                said.update(zip(ids, replay.ask(event.items), strict=True))
+                forecasts.update(zip(ids, replay.ask(event.items), strict=True))
             else:
                 replay.learn(event.items)
 
@@ -78,7 +78,7 @@ def test_a_state_through_json_goes_on_bit_for_bit(stop):
     second = HedgeReplay.from_state(json.loads(json.dumps(first.state())))
     assert second.pending == first.pending
     go(second, queue[stop:])
-    assert said == whole
+    assert forecasts == whole
 
 
 def test_a_label_nobody_asked_for_changes_nothing():

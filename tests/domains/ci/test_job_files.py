@@ -58,13 +58,16 @@ def replayed(path, seed):
 @pytest.mark.parametrize("part", FILES, ids=lambda path: path.name, indirect=True)
 def test_a_job_file_is_accounted_for_and_replays_to_the_same_bytes(part):
     path, rows = part
-    said = replayed(path, "1")
-    assert replayed(path, "2") == said
-    report = json.loads(said)
+    output = replayed(path, "1")
+    assert replayed(path, "2") == output
+    report = json.loads(output)
     counts = report["rows"]
     assert counts["read"] == counts["accepted"] + sum(counts["left_out"].values())
     assert rows in (None, counts["read"])
-    assert sum(own["jobs"] for own in report["repositories"].values()) == counts["accepted"]
+    assert (
+        sum(repository["jobs"] for repository in report["repositories"].values())
+        == counts["accepted"]
+    )
     for predictor in PREDICTORS:
         for loss in report["half_brier"][predictor].values():
             assert (loss is None) == (counts["accepted"] == 0)

@@ -16,14 +16,14 @@ from larc.domains.ci.synthetic import synthetic_jobs
 class Said(base.Regressor):
     """Answers with what it is handed; learns nothing."""
 
-    def __init__(self, place):
-        self.place = place
+    def __init__(self, index):
+        self.index = index
 
     def learn_one(self, x, y):
         pass
 
     def predict_one(self, x):
-        return x[self.place]
+        return x[self.index]
 
 
 class Given(optim.losses.RegressionLoss):
@@ -40,7 +40,7 @@ class Given(optim.losses.RegressionLoss):
 
 
 def river_hedge(of):
-    models = [Said(place) for place in range(len(EXPERTS))]
+    models = [Said(index) for index in range(len(EXPERTS))]
     return ensemble.EWARegressor(models, loss=Given(of), learning_rate=1.0)
 
 
@@ -59,10 +59,10 @@ def test_weights_of_random_losses_are_rivers(seed):
     losses = np.random.default_rng(seed).random((1000, len(EXPERTS))) ** 3
     river = river_hedge(lambda loss, _: loss)
     ours, theirs = [], []
-    for number, own in enumerate(losses):
+    for number, row in enumerate(losses):
         ours.append(mixture_weights(losses[:number].sum(axis=0)))
         theirs.append(normalized(river.weights))
-        river.learn_one(dict(enumerate(own.tolist())), None)
+        river.learn_one(dict(enumerate(row.tolist())), None)
     np.testing.assert_allclose(ours, theirs, **CLOSE)
     assert np.min(theirs) < 1e-3  # they have moved
 
@@ -72,13 +72,13 @@ def agree_on(jobs):
     ours, theirs, mixtures = [], [], []
     for job in jobs:
         forecast = hedge.predict(job.observation)
-        said = {place: np.array(expert) for place, expert in enumerate(forecast.experts)}
+        forecasts = {index: np.array(expert) for index, expert in enumerate(forecast.experts)}
         ours.append(hedge.weights)
         theirs.append(normalized(river.weights))
-        mixtures.append((forecast.mixture, river.predict_one(said)))
+        mixtures.append((forecast.mixture, river.predict_one(forecasts)))
         # No delay: each label arrives before the next question.
         hedge.update([Arrival(job.observation, forecast, job.label)])
-        river.learn_one(said, job.label)
+        river.learn_one(forecasts, job.label)
     np.testing.assert_allclose(ours, theirs, **CLOSE)
     # River's first prediction is made with weights that are not normalised yet.
     first, second = zip(*mixtures[1:], strict=True)

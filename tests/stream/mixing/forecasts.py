@@ -25,14 +25,14 @@ class Played:
     """Rows in the order of arrival; a predictor that did not answer has the forecaster's loss."""
 
     names: tuple
-    own: list = field(default_factory=list)
+    forecaster_losses: list = field(default_factory=list)
     losses: list = field(default_factory=list)
     contexts: list = field(default_factory=list)
     forecasts: dict = field(default_factory=dict)
 
     @property
     def excess(self):
-        return np.array(self.own)[:, None] - np.array(self.losses)
+        return np.array(self.forecaster_losses)[:, None] - np.array(self.losses)
 
     def regrets(self):
         return dict(zip(self.names, self.excess.sum(0), strict=True))
@@ -87,19 +87,23 @@ def play(forecaster: Forecaster, questions, obey=False):
                 given = question.predictions
                 if obey:
                     given = {name: given[name] for name in forecaster.awake}
-                said = forecaster.predict(question.name, given, question.context, question.weight)
+                forecast = forecaster.predict(
+                    question.name, given, question.context, question.weight
+                )
                 label = question.label
-                labels[question.name] = label(said, given) if callable(label) else label
-                played.forecasts[question.name] = (said, given)
+                labels[question.name] = label(forecast, given) if callable(label) else label
+                played.forecasts[question.name] = (forecast, given)
         elif some:
             for question in sorted(some, key=lambda question: question.name):
-                said, given = played.forecasts[question.name]
+                forecast, given = played.forecasts[question.name]
                 label = labels[question.name]
-                own = question.weight * half_brier(said.probabilities, label)
-                played.own.append(own)
+                forecaster_loss = question.weight * half_brier(forecast.probabilities, label)
+                played.forecaster_losses.append(forecaster_loss)
                 played.losses.append(
                     [
-                        question.weight * half_brier(given[name], label) if name in given else own
+                        question.weight * half_brier(given[name], label)
+                        if name in given
+                        else forecaster_loss
                         for name in forecaster.names
                     ]
                 )
@@ -108,18 +112,18 @@ def play(forecaster: Forecaster, questions, obey=False):
     return played
 
 
-def worst_outcome(said, given):
+def worst_outcome(forecast, given):
     """Choose the outcome that the forecaster thinks least likely."""
-    return int(np.argmin(said.probabilities))
+    return int(np.argmin(forecast.probabilities))
 
 
-def spite(said, given):
+def spite(forecast, given):
     """Choose the outcome by which some predictor gains most on the forecaster."""
-    outcomes = range(len(said.probabilities))
+    outcomes = range(len(forecast.probabilities))
     return max(
         outcomes,
         key=lambda outcome: (
-            half_brier(said.probabilities, outcome)
+            half_brier(forecast.probabilities, outcome)
             - min(half_brier(row, outcome) for row in given.values())
         ),
     )

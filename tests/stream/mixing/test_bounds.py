@@ -75,7 +75,7 @@ def test_no_regret_exceeds_its_bound(stream, chosen):
     names, questions = stream
     forecaster = Forecaster(names, chosen)
     played = play(forecaster, questions)
-    if not played.own:
+    if not played.forecaster_losses:
         return
     regrets = played.regrets()
     assert forecaster.regrets() == pytest.approx(regrets, abs=ROUNDING)
@@ -127,7 +127,7 @@ def test_a_best_predictor_that_changes_is_followed(delay):
     limit = drifting.bound(switches=3)
     assert 0 < played.against_switches(3) <= limit.total + ROUNDING
     # Without shares the old best one keeps its weight long after it has become worse.
-    assert sum(played.own) < sum(fixed.own) - 10
+    assert sum(played.forecaster_losses) < sum(fixed.forecaster_losses) - 10
     assert max(played.regrets().values()) <= drifting.bound().total + ROUNDING
 
 
@@ -137,7 +137,7 @@ def test_contexts_with_different_best_predictors_are_told_apart():
     apart, together = Forecaster(names), Forecaster(names, ForecasterSettings(contexts=0))
     played, common = play(apart, questions), play(together, questions)
     assert 0 < played.against_contexts() <= apart.bound(each_context=True).total + ROUNDING
-    assert sum(played.own) < sum(common.own) - 10
+    assert sum(played.forecaster_losses) < sum(common.forecaster_losses) - 10
     # And where the contexts do not differ they cost no more than is stated.
     same = skilled(seed=1, count=500, delay=20)
     for number, question in enumerate(same):
@@ -155,13 +155,13 @@ def test_the_worst_case_is_not_far_from_what_can_happen(block, factor):
     names = [f"p{number:03d}" for number in range(2**bits)]
     questions = [
         Question(
-            f"{place}-{number:02d}",
-            place,
-            place,
-            {name: sure[int(name[1:]) >> place & 1] for name in names},
+            f"{bit}-{number:02d}",
+            bit,
+            bit,
+            {name: sure[int(name[1:]) >> bit & 1] for name in names},
             1,
         )
-        for place in range(bits)
+        for bit in range(bits)
         for number in range(block)
     ]
     forecaster = Forecaster(names, PLAIN)
@@ -215,7 +215,7 @@ def test_predictors_put_to_sleep_leave_the_bound_as_it_is(stream, chosen):
     )
     forecaster = Forecaster(names, sleepy)
     played = play(forecaster, questions, obey=True)
-    if played.own:
+    if played.forecaster_losses:
         assert max(played.regrets().values()) <= forecaster.bound().total + ROUNDING
 
 

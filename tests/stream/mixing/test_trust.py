@@ -9,17 +9,17 @@ def test_it_reports_whom_it_trusted_when_and_why():
     forecaster = Forecaster(names_of(questions))
     played = play(forecaster, questions)
     trust = forecaster.report()
-    said = [forecast for forecast, _ in played.forecasts.values()]
+    forecasts = [forecast for forecast, _ in played.forecasts.values()]
     for name, standing in trust.standings.items():
         assert standing.asked == standing.labels == 900
         assert standing.mean_weight == pytest.approx(
-            sum(forecast.weights[name] for forecast in said) / 900
+            sum(forecast.weights[name] for forecast in forecasts) / 900
         )
         assert standing.led == sum(
-            max(forecast.weights, key=forecast.weights.get) == name for forecast in said
+            max(forecast.weights, key=forecast.weights.get) == name for forecast in forecasts
         )
         assert standing.regret == pytest.approx(forecaster.regrets()[name])
-        assert standing.regret == pytest.approx(sum(played.own) - standing.loss)
+        assert standing.regret == pytest.approx(sum(played.forecaster_losses) - standing.loss)
     assert sum(standing.led for standing in trust.standings.values()) == 900
     # The turn that lasts comes some time after the better one became the worse.
     last = trust.turns[-1]
