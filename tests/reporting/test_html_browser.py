@@ -8,9 +8,12 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from larc.reporting.page import page as report_page
+from larc.reporting.writing import PAGE
+from larc.runs.run import Run
+from larc.studies.reports import reported
 from tests.browser import PATIENCE, launch
 
-PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("*/report.html"))
+PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("*.larc"))
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1200, "height": 900}
 
@@ -67,8 +70,10 @@ def _colour(page, selector, name):
     return page.locator(selector).first.evaluate(f"one => getComputedStyle(one).{name}")
 
 
-@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parent.name)
-def test_published_pages_render_on_desk_and_phone(opened, path):
+@pytest.mark.parametrize("archive", PUBLISHED, ids=lambda archive: archive.stem)
+def test_published_pages_render_on_desk_and_phone(opened, archive, tmp_path):
+    path = tmp_path / PAGE
+    path.write_bytes(reported(Run(archive)).documents()[PAGE])
     for viewport in (DESK, PHONE):
         page = opened(path, viewport=viewport)
         assert page.locator(".answer").is_visible()
