@@ -54,3 +54,10 @@ def test_a_stream_written_for_version_01_runs(tiny):
     after = session.ask([larc.Question("b", ("up", "down"), "Next: ")])
     assert (after["reset"][0] == before["reset"][0]).all()
     assert after["kept"][0][1] > before["kept"][0][1]
+
+
+def test_settings_of_naps_are_settings_of_sleep():
+    sleep = larc.stream.SleepSettings()
+    with pytest.warns(DeprecationWarning, match="naps"):
+        settings = larc.stream.ForecasterSettings(naps=sleep)
+    assert settings == larc.stream.ForecasterSettings(sleep=sleep)

@@ -13,8 +13,9 @@ weights and predictions into one prediction; `mixing.sleep` says who is worth as
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import InitVar, asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,16 @@ class ForecasterSettings:
     shares: tuple[float, ...] = (0.0, 1 / 512)
     contexts: int = 256
     sleep: SleepSettings | None = None
+    naps: InitVar[SleepSettings | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, naps: SleepSettings | None) -> None:
+        if naps is not None:
+            warnings.warn(
+                "ForecasterSettings(naps=) is now sleep=; this alias goes with version 0.3.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "sleep", naps)
         if not self.rates or not all(0 < rate <= RATE for rate in self.rates):
             raise LarcError(f"a learning rate of {self.rates} is outside (0, 2]; give some inside.")
         if not self.shares or not all(0 <= share < 1 for share in self.shares):
