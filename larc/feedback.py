@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from larc.checks import text
 from larc.errors import LarcError
 from larc.scoring import expected_risk, label_cross_entropy
 from larc.tasks import checked_candidates, checked_losses
@@ -29,6 +30,7 @@ class CandidateLosses:
     losses: Sequence[float]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt", text(self.prompt, "the prompt"))
         object.__setattr__(self, "candidates", checked_candidates(self.candidates))
         object.__setattr__(self, "losses", checked_losses(self.losses, len(self.candidates)))
 
@@ -57,8 +59,9 @@ class Label:
     offsets: Sequence[float] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt", text(self.prompt, "the prompt"))
         object.__setattr__(self, "candidates", checked_candidates(self.candidates))
-        if self.offsets:
+        if not isinstance(self.offsets, list | tuple) or self.offsets:
             offsets = checked_losses(self.offsets, len(self.candidates), "offsets")
             object.__setattr__(self, "offsets", offsets)
         try:

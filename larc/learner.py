@@ -12,11 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from larc.checks import instance, shown, whole_number
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses, Feedback, Label
+from larc.generation import active, batches, encoded_prompt, generate
 from larc.io.states import load_state, save_state, whole
 from larc.objectives import FeedbackObjective
-from larc.residual import Factors, apply_correction, apply_residual, checked_seed
+from larc.residual import Factors, checked_seed
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import (
     EncodedQuestion,
@@ -28,7 +30,6 @@ from larc.scoring import (
 )
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
-from larc.substrate.views import layer_list, square_weight
 
 EPISODE_FILE = "larc episode, version 1"
 
@@ -88,6 +89,10 @@ class Episode:
         """Go back to the slow state, with the private stream left where it is."""
         self.factors: Factors = self.slow.factors.copy()
         self.step: int = 0
+
+    def __repr__(self) -> str:
+        moved = f"{self.step} update{'s' * (self.step != 1)} from slow version {self.slow.version}"
+        return f"<Episode, seed {self.seed}, {moved}, rank {self.factors.rank}>"
 
     @property
     def slow_version(self) -> int:
@@ -153,6 +158,10 @@ class Learner:
         *,
         limits: Limits | None = None,
     ) -> None:
+        instance(substrate, "substrate", Substrate)
+        instance(slow, "slow", SlowState)
+        if limits is not None:
+            instance(limits, "limits", Limits)
         slow.check_fits(substrate)
         self.substrate = substrate
         self.slow = slow
@@ -160,6 +169,9 @@ class Learner:
         self.rule: UpdateRule = learned if rule is None else rule
         rule_facts(self.rule)  # refuses one that could not be saved
         self.limits = limits or Limits()
+
+    def __repr__(self) -> str:
+        return f"<Learner on {self.substrate.name!r}, {self.slow!r}, {self.rule!r}>"
 
     def begin(self, seed: int = 0) -> Episode:
         """Begin an episode: a private copy of the slow factors, and a random stream of its own."""
@@ -170,7 +182,7 @@ class Learner:
 
         Probabilities come as float32 tensors on the CPU, one per request, with no gradient.
         """
-        requests = list(requests)
+        requests = _tuples(requests, ("an episode", "a prompt", "its candidates"))
         if not requests:
             return []
         episodes = [episode for episode, _, _ in requests]
@@ -195,6 +207,12 @@ class Learner:
                 )
                 for read, score in zip(reads, scores, strict=True):
                     policies[read] = policy(score).cpu()
+        for (owner, _), probabilities in policies.items():
+            if not bool(probabilities.isfinite().all()):
+                raise LarcError(
+                    f"the state of request {[n for n, _ in asked].index(owner)} gives no numbers "
+                    "(NaN): it moved too far; reset it and take smaller steps."
+                )
         return [policies[read].clone() for read in asked]
 
     def update_many(
@@ -204,7 +222,7 @@ class Learner:
 
         Either every episode moves or, if anything is refused, none does.
         """
-        updates = list(updates)
+        updates = _tuples(updates, ("an episode", "its feedback"))
         if not updates:
             return []
         episodes = [episode for episode, _ in updates]
@@ -227,14 +245,15 @@ class Learner:
         )
         before = Factors.stack([episode.factors for episode in episodes])
         after = self.rule.step(objective, before)
-        finite = after.factors.finite() & after.losses.isfinite()
+        distances = after.factors.combine(before, torch.sub).norm()
+        finite = after.factors.finite() & after.losses.isfinite() & distances.isfinite()
         if not bool(finite.all()):
             refused = [number for number, good in enumerate(finite.tolist()) if not good]
             raise LarcError(
                 f"the update of episode {refused} of this batch is not finite and no episode was "
                 "changed; take smaller steps or reset it."
             )
-        moved = after.factors.combine(before, torch.sub).norm().tolist()
+        moved = distances.tolist()
         for number, episode in enumerate(episodes):
             episode.factors = after.factors.at(number).copy()
             episode.step += 1
@@ -279,7 +298,9 @@ class Learner:
     def active(self, episode: Episode) -> Iterator[None]:
         """Run the model itself under an episode's factors, for generation or any other call.
 
-        Reads and updates inside the block are what they are outside it.
+        It holds for calls from this thread, and from this task of an event loop: others may have
+        blocks of their own. Of nested blocks the innermost holds. Reads and updates inside the
+        block are what they are outside it.
 
         Examples
         --------
@@ -293,43 +314,56 @@ class Learner:
         True
         """
         self._check_together([episode])
-        substrate, model = self.substrate, self.substrate.model
-        if substrate.acts_on:
-
-            def corrected(_: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-                if substrate.computing:
-                    return None
-                return apply_correction(output, args[0], episode.factors)
-
-            weight = square_weight(model, self.slow.boundary, substrate.acts_on)
-            hook = weight.register_forward_hook(corrected)
-        elif self.slow.boundary == 0:
-
-            def embedded(_: Any, __: Any, output: Tensor) -> Tensor | None:
-                return None if substrate.computing else apply_residual(output, episode.factors)
-
-            hook = model.get_input_embeddings().register_forward_hook(embedded)
-        else:
-
-            def enter(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-                if substrate.computing:
-                    return None
-                if args:
-                    return (apply_residual(args[0], episode.factors), *args[1:]), kwargs
-                moved = apply_residual(kwargs["hidden_states"], episode.factors)
-                return args, {**kwargs, "hidden_states": moved}
-
-            layer = layer_list(model)[1][self.slow.boundary]
-            hook = layer.register_forward_pre_hook(enter, with_kwargs=True)
-        try:
+        with active(self.substrate, self.slow.boundary, lambda: episode.factors):
             yield
-        finally:
-            hook.remove()
+
+    def generate(
+        self,
+        requests: Sequence[tuple[Episode, str]],
+        *,
+        max_new_tokens: int = 64,
+        **options: Any,
+    ) -> list[str]:
+        """Continue prompts, each under its own episode's factors, in shared physical batches.
+
+        Parameters
+        ----------
+        requests
+            Episodes and the prompts they are to continue; an episode may come several times.
+        max_new_tokens
+            The most tokens of each continuation.
+        options
+            For the model's own ``generate``, such as ``num_beams=4``. The most probable token is
+            taken by default.
+
+        Examples
+        --------
+        >>> import larc
+        >>> substrate = larc.load_substrate("tiny")
+        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
+        >>> episode, other = learner.begin(), learner.begin()
+        >>> [len(text) for text in learner.generate([(episode, "a"), (other, "b")],
+        ...                                         max_new_tokens=3)]
+        [3, 3]
+        """
+        requests = _tuples(requests, ("an episode", "a prompt"))
+        most = whole_number(max_new_tokens, "max_new_tokens", least=1)
+        self._check_together([episode for episode, _ in requests])
+        prompts = [encoded_prompt(self.substrate, p, self.limits, most) for _, p in requests]
+        texts = [""] * len(requests)
+        for chunk in batches([len(prompt) + most for prompt in prompts], self.substrate):
+            stack = Factors.stack([requests[index][0].factors for index in chunk])
+            rows = [prompts[index] for index in chunk]
+            made = generate(self.substrate, self.slow.boundary, stack, rows, most, options)
+            for index, continued in zip(chunk, made, strict=True):
+                texts[index] = continued
+        return texts
 
     def _check_together(self, episodes: Sequence[Episode]) -> None:
         """Refuse episodes that cannot be computed in one batch of this learner."""
         expected = self.slow
         for number, episode in enumerate(episodes):
+            instance(episode, f"episode {number}", Episode)
             slow = episode.slow
             if (slow.substrate, slow.boundary) != (expected.substrate, expected.boundary):
                 raise LarcError(
@@ -342,6 +376,19 @@ class Learner:
                     f"{episode.factors.width}; this learner has {expected.factors.rank} and "
                     f"{expected.factors.width}."
                 )
+
+
+def _tuples(given: Any, names: Sequence[str]) -> list[Any]:
+    """Return requests as a list, refusing what is no list of tuples of so many things."""
+    try:
+        listed = list(given)
+    except TypeError:
+        listed = [None]
+    if isinstance(given, str | bytes | Mapping) or not all(
+        isinstance(one, tuple | list) and len(one) == len(names) for one in listed
+    ):
+        raise LarcError(f"{shown(given)} was given; give a list of ({', '.join(names)}).")
+    return listed
 
 
 def _as_list(feedback: Feedback | Sequence[Feedback]) -> list[Feedback]:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from larc.checks import text, whole_number
 from larc.errors import LarcError
 from larc.residual import Factors, apply_residual
 from larc.substrate.frozen import Substrate
@@ -27,6 +28,10 @@ from larc.tasks import checked_candidates
 Layout = Literal["packed", "plain"]
 # Tokens are small; the substrate keeps those of this many questions.
 _KEPT_QUESTIONS = 4096
+ADVICE = {
+    "prompt": "shorten it or raise Limits(prompt=...), --prompt-limit in a study",
+    "candidate": "shorten it or raise Limits(candidate=...), --candidate-limit in a study",
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,11 @@ class Limits:
 
     prompt: int = 384
     candidate: int = 32
+
+    def __post_init__(self) -> None:
+        for name in ("prompt", "candidate"):
+            value = whole_number(getattr(self, name), f"the limit of a {name}", least=1)
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -92,16 +102,22 @@ class Laid:
     answers: tuple[CandidateSpan, ...]
 
 
-def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -> EncodedQuestion:
-    tokenizer: Any = substrate.tokenizer
-
-    def encode(text: str, *, special: bool) -> tuple[int, ...]:
-        return tuple(tokenizer(text, add_special_tokens=special)["input_ids"])
-
+def _tokenized(
+    substrate: Substrate, prompt: str, candidates: tuple[str, ...], limits: Limits
+) -> EncodedQuestion:
+    encoder, end = substrate.encoder, int(substrate.tokenizer.eos_token_id)
+    encoder.check_length(prompt, limits.prompt, "the prompt", ADVICE["prompt"])
+    for number, candidate in enumerate(candidates):
+        encoder.check_length(
+            candidate, limits.candidate, f"candidate {number}", ADVICE["candidate"]
+        )
     # Candidates are tokenised by themselves, so that a prompt never changes what they are.
-    end = (int(tokenizer.eos_token_id),)
-    answers = tuple(encode(text, special=False) + end for text in candidates)
-    return EncodedQuestion(encode(prompt, special=True), answers)
+    answers = [encoder.encode(candidate) for candidate in candidates]
+    for number, answer in enumerate(answers):
+        if end in answer and encoder.texts == "plain":
+            raise LarcError(f"candidate {number} holds an end of sequence; remove it.")
+    ended = tuple((*answer, end) for answer in answers)
+    return EncodedQuestion(encoder.encode(prompt, begin=True), ended)
 
 
 def ask(
@@ -117,14 +133,13 @@ def ask(
     (4, [2, 2])
     """
     limits = limits or Limits()
-    if not isinstance(prompt, str):
-        raise LarcError(f"the prompt is no text (str) but {type(prompt).__name__}.")
+    prompt = text(prompt, "the prompt")
     texts = checked_candidates(candidates)
     key = (prompt, texts, limits, substrate.tokenizer.eos_token_id)
     known: EncodedQuestion | None = substrate.questions.get(key)
     if known is not None:
         return known
-    question = _tokenized(substrate, prompt, texts)
+    question = _tokenized(substrate, prompt, texts, limits)
     _check(question, limits, substrate)
     substrate.questions[key] = question
     if len(substrate.questions) > _KEPT_QUESTIONS:
@@ -140,13 +155,13 @@ def _check(question: EncodedQuestion, limits: Limits, substrate: Substrate) -> N
     if len(question.prompt) > limits.prompt:
         raise LarcError(
             f"the prompt has {len(question.prompt)} tokens, over the limit of {limits.prompt}; "
-            "shorten it or raise Limits(prompt=...)."
+            f"{ADVICE['prompt']}."
         )
     for number, tokens in enumerate(question.candidates):
         if len(tokens) > limits.candidate:
             raise LarcError(
                 f"candidate {number} has {len(tokens)} tokens with its end of sequence, over the "
-                f"limit of {limits.candidate}; shorten it or raise Limits(candidate=...)."
+                f"limit of {limits.candidate}; {ADVICE['candidate']}."
             )
     longest = len(question.prompt) + max(map(len, question.candidates)) - 1
     if substrate.longest is not None and longest > substrate.longest:

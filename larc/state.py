@@ -77,6 +77,13 @@ class SlowState:
     acts_on: str = ""
     step_size: float | None = None
 
+    def __repr__(self) -> str:
+        kind = f"on {self.acts_on} of layer {self.boundary}" if self.acts_on else self.place[1]
+        trained = f"after {self.version} slow updates" if self.version else "untrained"
+        step = "" if self.step_size is None else f", step size {self.step_size:.3g}"
+        size = f"rank {self.factors.rank}, width {self.factors.width}"
+        return f"<SlowState {self.digest[:12]}, {size}, {kind}, {trained}, seed {self.seed}{step}>"
+
     @staticmethod
     def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
         """Return the identity start: ``A ~ N(0, 0.02^2)`` from the seed, ``B = 0``, version 0."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from larc.checks import number, shown, text
 from larc.errors import LarcError
 
 
@@ -44,6 +44,8 @@ class Task:
     family: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("prompt", "group", "family"):
+            object.__setattr__(self, name, text(getattr(self, name), f"the {name} of a task"))
         object.__setattr__(self, "candidates", checked_candidates(self.candidates))
         object.__setattr__(self, "support", checked_losses(self.support, len(self.candidates)))
         if self.query is not None:
@@ -60,22 +62,20 @@ def checked_candidates(candidates: Sequence[str]) -> tuple[str, ...]:
     ...
     larc.errors.LarcError: candidate 1 is empty; give every candidate some text.
     """
-    if isinstance(candidates, str):
-        raise LarcError(f"the candidates are one text, {candidates!r}; give a list of texts.")
+    if isinstance(candidates, str | bytes):
+        raise LarcError(f"the candidates are one text, {shown(candidates)}; give a list of texts.")
     try:
         texts = tuple(candidates)
     except TypeError:
-        raise LarcError(f"the candidates {candidates!r} are no list of texts.") from None
+        raise LarcError(f"the candidates {shown(candidates)} are no list of texts.") from None
     if not texts:
         raise LarcError("no candidates were given; give a list of at least one text.")
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise LarcError(f"candidate {number} is no text (str) but {type(text).__name__}.")
-        if not text:
-            raise LarcError(f"candidate {number} is empty; give every candidate some text.")
+    texts = tuple(text(one, f"candidate {place}") for place, one in enumerate(texts))
+    if "" in texts:
+        raise LarcError(f"candidate {texts.index('')} is empty; give every candidate some text.")
     if len(set(texts)) < len(texts):
         raise LarcError("two candidates are the same; give each candidate once.")
-    return tuple(str(text) for text in texts)
+    return texts
 
 
 def checked_losses(
@@ -91,15 +91,19 @@ def checked_losses(
     larc.errors.LarcError: 2 losses were given for 3 candidates; give one each.
     """
     try:
-        values = tuple(float(loss) for loss in losses)
-    except (TypeError, ValueError):
+        if isinstance(losses, str | bytes):
+            raise TypeError
+        given = tuple(losses)
+    except TypeError:
         raise LarcError(
-            f"the {what} {losses!r} are not a list of numbers; give one each."
+            f"the {what} {shown(losses)} are not a list of numbers; give one each."
         ) from None
+    values = tuple(
+        float(loss) if isinstance(loss, bool) else number(loss, f"one of the {what}")
+        for loss in given
+    )
     if len(values) != candidates:
         raise LarcError(
             f"{len(values)} {what} were given for {candidates} candidates; give one each."
         )
-    if not all(math.isfinite(value) for value in values):
-        raise LarcError(f"the {what} {values} are not all finite; give finite ones only.")
     return values

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from larc.checks import whole_number
 from larc.errors import LarcError
 from larc.ledger import Ledger
 from larc.residual import Factors
 from larc.substrate import views
 from larc.substrate.identity import Identity, identify
 from larc.substrate.rows import Row, attention_inputs, padded_length, token_batch
-
-# Rounding may differ by this much of the logits' own spread before a layout counts as another.
-_PACKING_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
+from larc.substrate.shown import showing_none
+from larc.substrate.soundness import TOLERANCE, check_sound
+from larc.substrate.text import Encoder, Texts
 
 
 class Substrate:
@@ -48,6 +49,8 @@ class Substrate:
     acts_on : str
         The square weight that states act on, in the layer at their boundary; empty where they act
         on the residual stream.
+    encoder : Encoder
+        How texts become tokens.
     """
 
     def __init__(
@@ -60,26 +63,28 @@ class Substrate:
         chunk_positions: int = 2048,
         cache_bytes: int = 512 * 2**20,
         acts_on: str = "",
+        texts: Texts = "plain",
     ) -> None:
         if not isinstance(tokenizer.eos_token_id, int):
             raise LarcError(
                 f"the tokenizer of {name} has no end-of-sequence token; set `eos_token` on it, "
                 "because every candidate is scored with its end."
             )
-        if chunk_positions < 1 or cache_bytes < 0:
-            raise LarcError("chunk_positions must be 1 or more, and cache_bytes 0 or more.")
+        chunk_positions = whole_number(chunk_positions, "chunk_positions", least=1)
+        cache_bytes = whole_number(cache_bytes, "cache_bytes")
         self.name = name
         self.model = model.requires_grad_(False).eval()
+        check_sound(self.model, name)
         self.tokenizer = tokenizer
         self.ledger = Ledger()
         self.checkpointing = checkpointing
         self.chunk_positions = chunk_positions
         self.cache_bytes = cache_bytes
         self.acts_on = acts_on
+        embeddings: Any = model.get_input_embeddings()
+        self.encoder = Encoder(tokenizer, int(embeddings.weight.shape[0]), texts)
         #: Tokenised questions, for the scorer to keep; they go with the substrate.
         self.questions: OrderedDict[Any, Any] = OrderedDict()
-        #: Whether the model runs for the scorer just now, and not for its user.
-        self.computing = False
         self._lock = threading.RLock()
         self._below_cache: OrderedDict[tuple[int, Row], Tensor] = OrderedDict()
         self._below_held = 0
@@ -133,14 +138,10 @@ class Substrate:
 
     @contextmanager
     def _own_work(self) -> Iterator[None]:
-        # One call at a time: a view holds what a call goes through. And a hook that shows the user
-        # a fast state must leave the scorer's own calls alone.
-        with self._lock:
-            outer, self.computing = self.computing, True
-            try:
-                yield
-            finally:
-                self.computing = outer
+        # One call at a time: a view holds what a call goes through. And a state that the model
+        # shows to its user is no part of the scorer's own calls.
+        with self._lock, showing_none():
+            yield
 
     def check_boundary(self, boundary: int) -> None:
         """Refuse a boundary this model does not have; one that was good is not tried again."""
@@ -169,7 +170,7 @@ class Substrate:
         # Never as inference tensors: a later gradient may need what is kept here.
         with self._own_work(), torch.inference_mode(False), torch.no_grad():
             if boundary == 0:
-                tokens = token_batch(rows, self._padding_token).to(self.device)
+                tokens = token_batch(rows, self.padding_token).to(self.device)
                 embedded: Tensor = self.model.get_input_embeddings()(tokens)
                 return embedded
             return torch.nn.utils.rnn.pad_sequence(
@@ -184,7 +185,7 @@ class Substrate:
             return cached
         size = len(row.tokens)
         inputs = attention_inputs([row], size, self.dtype, self.device)
-        tokens = token_batch([row], self._padding_token).to(self.device)
+        tokens = token_batch([row], self.padding_token).to(self.device)
         hidden = self._below[boundary](input_ids=tokens, **inputs)[0].clone()
         self.ledger.add("below", size, size)
         nbytes = hidden.numel() * hidden.element_size()
@@ -255,7 +256,7 @@ class Substrate:
             return False
         apart = self._logits_at(plain, [start + 1, 2 * start + 3])
         spread = float(apart.std())
-        return float((packed - apart).abs().max()) <= _PACKING_TOLERANCE[self.dtype] * spread
+        return float((packed - apart).abs().max()) <= TOLERANCE[self.dtype] * spread
 
     def _logits_at(self, rows: Sequence[Row], places: list[int]) -> Tensor:
         hidden = self.activations(rows, boundary=0)
@@ -265,6 +266,7 @@ class Substrate:
             return run(hidden, torch.tensor(places, device=self.device), **inputs).float()
 
     @property
-    def _padding_token(self) -> int:
+    def padding_token(self) -> int:
+        """The token that rows are padded with."""
         padding = self.tokenizer.pad_token_id
         return int(padding) if isinstance(padding, int) else int(self.tokenizer.eos_token_id)

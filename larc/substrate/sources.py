@@ -14,6 +14,7 @@ from larc.substrate.adapter import attach_adapter
 from larc.substrate.attention import share_keys
 from larc.substrate.fetching import cached_model, convert_gguf, quiet_unless_terminal
 from larc.substrate.frozen import Substrate
+from larc.substrate.text import Texts
 from larc.substrate.tiny import byte_tokenizer, random_llama
 
 
@@ -46,6 +47,7 @@ def load_substrate(
     chunk_positions: int = 2048,
     cache_bytes: int = 512 * 2**20,
     acts_on: str = "",
+    texts: Texts = "plain",
     trust_remote_code: bool = False,
 ) -> Substrate:
     """Load a causal language model, frozen, ready to carry a learning state.
@@ -71,6 +73,10 @@ def load_substrate(
         A square weight of each layer, such as ``"self_attn.o_proj"``, for states to act on: then
         they are a LoRA ``W + B A`` of it in the layer at their boundary. By default they act on
         the residual stream.
+    texts
+        ``"plain"``: a control token that a prompt or candidate spells, such as ``<|im_end|>``, is
+        text like any other. ``"control"`` reads it, as version 0.1 did, for prompts that a template
+        of one's own has put control tokens into.
     trust_remote_code
         Run model code that comes with a hub repository or directory. Never by default.
 
@@ -99,6 +105,7 @@ def load_substrate(
         chunk_positions=chunk_positions,
         cache_bytes=cache_bytes,
         acts_on=acts_on,
+        texts=texts,
     )
 
 

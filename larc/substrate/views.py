@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from larc.errors import LarcError
 from larc.residual import Factors, apply_correction
+from larc.substrate.shown import showing_none
 
 
 class _Around(nn.Module):
@@ -63,7 +64,11 @@ class _Recomputed(_Around):
     """Keeps only the layer's input for the backward pass and computes the rest again."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return checkpoint(self.inner, *args, use_reentrant=False, **kwargs)
+        return checkpoint(self._plainly, *args, use_reentrant=False, **kwargs)
+
+    def _plainly(self, *args: Any, **kwargs: Any) -> Any:
+        with showing_none():  # computed again in the backward pass, wherever that is
+            return self.inner(*args, **kwargs)
 
 
 class _ChosenPlaces(_Around):
@@ -213,7 +218,8 @@ def check_boundary(model: PreTrainedModel, boundary: int) -> None:
 
 
 def _some_tokens(model: PreTrainedModel) -> Tensor:
-    tokens: Tensor = torch.arange(2, 10, device=model.device)[None] % model.config.vocab_size
+    vocabulary = model.config.get_text_config().vocab_size
+    tokens: Tensor = torch.arange(2, 10, device=model.device)[None] % vocabulary
     return tokens
 
 

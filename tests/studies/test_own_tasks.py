@@ -57,7 +57,7 @@ def test_the_protocol_runs_on_ones_own_episodes(tmp_path):
         ({**GOOD, "split": "test"}, "line 2: split 'test' is neither"),
         ({**GOOD, "weight": 3}, "line 2: weight is no field"),
         ({**GOOD, "group": 3}, "line 2: group is not a text."),
-        ('{"prompt": "x", "candidates": ["a"], "support": [NaN], "query": [0]}', "not all finite"),
+        ('{"prompt": "x", "candidates": ["a"], "support": [NaN], "query": [0]}', "a finite number"),
     ],
 )
 def test_bad_lines_are_named_before_anything_starts(tmp_path, capsys, bad, reason):
