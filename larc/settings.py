@@ -25,15 +25,19 @@ def setting(
     *,
     free: bool = False,
     later: bool = False,
+    earlier: Any = None,
     least: int | None = None,
 ) -> Any:
     """Declare a field of a settings dataclass: its default, and the sentence shown for it.
 
     A ``free`` one changes no result, and may change while a run goes on. A ``later`` one came when
     there were runs already: a run is known by it only where it is not the default, so that older
-    runs are still theirs. A number, and each of several, is refused below ``least``.
+    runs are still theirs. Where those runs did something else than the default, ``earlier`` is what
+    they did. A number, and each of several, is refused below ``least``.
     """
-    metadata = {"help": help, "free": free, "later": later, "least": least}
+    metadata = {"help": help, "free": free, "least": least}
+    if later or earlier is not None:
+        metadata["earlier"] = default if earlier is None else earlier
     return field(default=default, metadata=metadata)
 
 
@@ -177,9 +181,30 @@ def identifying(settings: Any) -> dict[str, Any]:
         item.name
         for item in fields(settings)
         if item.metadata.get("free")
-        or (item.metadata.get("later") and getattr(settings, item.name) == item.default)
+        or ("earlier" in item.metadata and getattr(settings, item.name) == item.metadata["earlier"])
     }
     return {name: value for name, value in as_values(settings).items() if name not in left_out}
+
+
+def restored(cls: type[S], values: Mapping[str, Any]) -> S:
+    """Make the settings that a run was started with of what it is known by.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Bake:
+    ...     oven: str = setting("electric", "Which one.", earlier="wood")
+    >>> restored(Bake, {}), restored(Bake, {"oven": "electric"})
+    (Bake(oven='wood'), Bake(oven='electric'))
+    """
+    return build(cls, {**earlier_values(cls), **values})
+
+
+def earlier_values(cls: type[Any]) -> dict[str, Any]:
+    """Return what runs did before there was a setting for it, by the setting's name."""
+    known = {item.name: item.metadata for item in fields(cls)}
+    return {name: facts["earlier"] for name, facts in known.items() if "earlier" in facts}
 
 
 def add_options(parser: argparse._ActionsContainer, cls: type[Any]) -> None:

@@ -26,6 +26,7 @@ def provenance(substrate: Substrate) -> dict[str, Any]:
     """Return the identities behind a unit of work."""
     return {
         "substrate": {**substrate.identity.parts, "digest": substrate.identity.digest},
+        "texts": substrate.encoder.texts,
         "sources": source_hash(),
         "packages": {name: _version(package) for name, package in _PACKAGES.items()},
         "python": platform.python_version(),

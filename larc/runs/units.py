@@ -22,6 +22,7 @@ from larc.runs.identity import provenance
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.substrate import Substrate, load_substrate
+from larc.substrate.text import Texts
 
 CHECKPOINT_EVERY = 16
 
@@ -71,7 +72,12 @@ class ModelUnit(Unit):
         settings = self.settings
         torch.set_num_threads(settings.threads)
         substrate = _substrate(
-            settings.substrate, settings.adapter, settings.device, settings.dtype, settings.acts_on
+            settings.substrate,
+            settings.adapter,
+            settings.device,
+            settings.dtype,
+            settings.acts_on,
+            settings.texts,
         )
         substrate.ledger.clear()
         files = self.compute(substrate, display)
@@ -155,7 +161,9 @@ def hashes(run: Run, units: Sequence[Unit], name: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _substrate(source: str, adapter: str, device: str, dtype: str, acts_on: str) -> Substrate:
+def _substrate(
+    source: str, adapter: str, device: str, dtype: str, acts_on: str, texts: Texts
+) -> Substrate:
     # Every seed of a study asks the same prompts: what lies below its boundary is kept for all.
     return load_substrate(
         source,
@@ -164,4 +172,5 @@ def _substrate(source: str, adapter: str, device: str, dtype: str, acts_on: str)
         dtype=dtype,
         cache_bytes=2 * 2**30,
         acts_on=acts_on,
+        texts=texts,
     )

@@ -15,7 +15,7 @@ from larc.io.json_files import as_json
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.runs.verify import verify
-from larc.settings import build, setting
+from larc.settings import restored, setting
 from larc.studies.ci import STUDY as CI
 from larc.studies.ci.queue import audit_queue
 from larc.studies.ci.settings import CISettings
@@ -83,7 +83,7 @@ def audited(about: AboutRun) -> AuditedRun:
     run = Run(about.run)
     # It finished within its limits, and what is repeated of it holds no more.
     free = {"pending_limit": sys.maxsize, "total_limit": sys.maxsize}
-    settings = build(CISettings, {**run.settings, **free})
+    settings = restored(CISettings, {**run.settings, **free})
     read = replace(settings, jobs=about.jobs) if about.jobs else settings
     split = audit_queue(read)
     first = settings.seeds[0]

@@ -7,7 +7,7 @@ from typing import Any
 from larc.errors import LarcError
 from larc.runs.evidence import EvidencePlan
 from larc.runs.run import Run
-from larc.settings import build
+from larc.settings import restored
 from larc.studies.ci import STUDY as CI
 from larc.studies.controller import STUDY as CONTROLLER
 from larc.studies.prefix import STUDY as PREFIX
@@ -47,4 +47,4 @@ def study_of(run: Run) -> Study:
 
 def settings_of(run: Run) -> Any:
     """Return a run's settings as the dataclass they were made from."""
-    return build(study_of(run).settings, run.settings)
+    return restored(study_of(run).settings, run.settings)

@@ -6,6 +6,7 @@ import importlib.util
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from larc.runs.identity import data_hash
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.runs.verify import verify
-from larc.settings import as_values, build, identifying
+from larc.settings import as_values, build, earlier_values, identifying
 from larc.studies.episodic.names import FINAL_QUERIES
 from larc.studies.registry import STUDIES, plans, settings_of, study_of
 from larc.studies.study import Study
@@ -25,7 +26,7 @@ def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> R
     """Carry a study out in a directory, or resume where it stopped; the run closes itself."""
     # What it is about first: what cannot be done is refused before a directory is made.
     check_extras(study)
-    settings = study.settle(settings)
+    settings = study.settle(_as_started(settings, out))
     subject = study.prepare(settings)
     with _no_trace(out):
         run = Run.start(out, study.kind, identifying(settings), data_hash(subject))
@@ -34,6 +35,23 @@ def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> R
             if not run.is_closed:
                 run.close()
     return run
+
+
+def _as_started(settings: Any, out: Path) -> Any:
+    """Go on with a run as it was started, where it does not know a setting that came later."""
+    earlier = earlier_values(type(settings))
+    if not earlier or not (out / "config.json").is_file():
+        return settings
+    known = Run(out).settings
+    known = known.get("base", known)  # of a sweep
+    changed = {
+        item.name: earlier[item.name]
+        for item in fields(settings)
+        if item.name in earlier
+        and item.name not in known
+        and getattr(settings, item.name) == item.default
+    }
+    return replace(settings, **changed)
 
 
 def check_extras(study: Study) -> None:
@@ -54,6 +72,7 @@ def run_sweep(
 ) -> Run:
     """Carry out one run for every combination of the varied settings, below one directory."""
     check_extras(study)
+    settings = _as_started(settings, out)
     chosen = [(values, build(study.settings, values, settings)) for values in combinations(varied)]
     facts = {"study": study.kind, "base": identifying(settings), "varied": dict(varied)}
     with _no_trace(out):

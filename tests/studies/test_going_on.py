@@ -37,6 +37,15 @@ def test_a_run_of_schema_1_is_gone_on_with_as_it_is(tmp_path, whole):
     assert "identities" not in json.loads((out / "manifest.json").read_text())
     assert set(predictions(out)) == set(predictions(whole))
     assert len(verify(out)) == 3
+    # It goes on as it was started: texts were encoded with the control tokens they spell.
+    made = [path for path in out.glob("units/*/provenance.json") if b'"texts"' in path.read_bytes()]
+    assert made
+    assert {json.loads(path.read_text())["texts"] for path in made} == {"control"}
+
+
+def test_a_run_says_how_its_texts_are_encoded(whole):
+    assert Run(whole).settings["texts"] == "plain"
+    assert {facts["texts"] for facts in Run(whole).made_with()} == {"plain"}
 
 
 def test_a_run_names_every_identity(whole):

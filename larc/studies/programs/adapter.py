@@ -145,11 +145,8 @@ def _batch_loss(substrate: Substrate, examples: list[tuple[str, str]]) -> Tensor
     tokenizer: Any = substrate.tokenizer
     rows, targets = [], []
     for question, answer in examples:
-        asked = tokenizer(question)["input_ids"]
-        answered = [
-            *tokenizer(answer, add_special_tokens=False)["input_ids"],
-            tokenizer.eos_token_id,
-        ]
+        asked = substrate.encoder.encode(question, begin=True)
+        answered = [*substrate.encoder.encode(answer), tokenizer.eos_token_id]
         rows.append(torch.tensor([*asked, *answered]))
         targets.append(torch.tensor([*([-100] * len(asked)), *answered]))
     pad = torch.nn.utils.rnn.pad_sequence
