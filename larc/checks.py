@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from larc.errors import LarcError
@@ -99,6 +101,41 @@ def instance(value: Any, name: str, kind: type[Any] | tuple[type[Any], ...]) -> 
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = " or ".join(one.__name__ for one in kinds)
         raise LarcError(f"{name} is {shown(value)}; give a {names}.")
+
+
+def listed(values: Any, name: str) -> list[Any]:
+    """Return values as a list, refusing a text, a mapping and what has no values.
+
+    Examples
+    --------
+    >>> listed((1, 2), "the weights")
+    [1, 2]
+    >>> listed(7, "the weights")
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: the weights are 7; give a list.
+    """
+    if not isinstance(values, str | bytes | Mapping):
+        try:
+            return list(values)
+        except TypeError:
+            pass
+    raise LarcError(f"{name} are {shown(values)}; give a list.")
+
+
+def checked_path(path: Any, name: str = "the path") -> Path:
+    """Return a path, refusing what can be none.
+
+    Examples
+    --------
+    >>> checked_path(3)
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: the path is 3; give a str or Path.
+    """
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise LarcError(f"{name} is {shown(path)}; give a str or Path.")
+    return Path(path)
 
 
 def shown(value: Any) -> str:

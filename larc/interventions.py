@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from larc.checks import instance, whole_number
 from larc.errors import LarcError
 from larc.evaluation import (
     Cells,
@@ -24,11 +25,12 @@ from larc.evaluation import (
 )
 from larc.feedback import CandidateLosses
 from larc.learner import Learner
+from larc.residual import checked_seed
 from larc.rules import UpdateRule
 from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
-from larc.tasks import Task
+from larc.tasks import Task, checked_tasks
 
 CELLS = ("real_keep", "real_reset", "sham_keep", "sham_reset")
 Probabilities = NDArray[np.float64]
@@ -66,6 +68,8 @@ def predict(
     from a private stream per task; fixed points included. Query losses are not looked at.
     """
     learner = Learner(substrate, slow, rule, limits=limits)
+    tasks, seed = checked_tasks(tasks), checked_seed(seed)
+    inner_steps = whole_number(inner_steps, "inner_steps")
     ledger = substrate.ledger
     seeds = [np.random.SeedSequence([seed, number]) for number in range(len(tasks))]
     real = [learner.begin() for _ in tasks]
@@ -176,7 +180,8 @@ def evaluate(
     >>> report.G > 0, report.risk["real_reset"] == report.risk["sham_reset"]
     (True, True)
     """
-    tasks = list(tasks)
+    tasks = checked_tasks(tasks)
+    resamples = whole_number(resamples, "resamples", least=1)
     if not tasks or any(task.query is None for task in tasks):
         raise LarcError("evaluation needs at least one task, each with its query losses.")
     predictions = predict(
@@ -189,6 +194,13 @@ def judge(
     predictions: Predictions, tasks: Sequence[Task], *, seed: int, resamples: int = 10_000
 ) -> Evaluation:
     """Open the queries and score predictions that have been made."""
+    instance(predictions, "predictions", Predictions)
+    tasks, seed = checked_tasks(tasks), checked_seed(seed)
+    resamples = whole_number(resamples, "resamples", least=1)
+    if any(len(getattr(predictions, cell)) != len(tasks) for cell in CELLS):
+        raise LarcError(f"the predictions are not of these {len(tasks)} tasks; give those asked.")
+    if not tasks or any(task.query is None for task in tasks):
+        raise LarcError("evaluation needs at least one task, each with its query losses.")
     families = [task.family for task in tasks]
     # A task that names no group stands for itself.
     groups = [task.group or f"task {number}" for number, task in enumerate(tasks)]

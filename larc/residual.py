@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from larc.checks import whole_number
 from larc.errors import LarcError
 
 INITIAL_DEVIATION = 0.02
@@ -35,7 +35,13 @@ class Factors:
     B: Tensor
 
     def __post_init__(self) -> None:
-        if self.A.shape[-2:] != self.B.mT.shape[-2:] or self.A.shape[:-2] != self.B.shape[:-2]:
+        if not (isinstance(self.A, Tensor) and isinstance(self.B, Tensor)) or self.A.ndim < 2:
+            raise LarcError("factors are two tensors; A is [r, d] and B is [d, r].")
+        if (
+            self.B.ndim < 2
+            or self.A.shape[-2:] != self.B.mT.shape[-2:]
+            or self.A.shape[:-2] != self.B.shape[:-2]
+        ):
             raise LarcError(
                 f"factors of shapes {list(self.A.shape)} and {list(self.B.shape)} do not belong "
                 "together; A is [r, d] and B is [d, r]."
@@ -45,6 +51,10 @@ class Factors:
                 f"factors of type {self.A.dtype} and {self.B.dtype} were given; "
                 "factors are float32, whatever the activations are."
             )
+
+    def __repr__(self) -> str:
+        stacked = f", stacked={len(self.A)}" if self.A.ndim == 3 else ""
+        return f"Factors(rank={self.rank}, width={self.width}{stacked})"
 
     @property
     def rank(self) -> int:
@@ -126,8 +136,7 @@ def initial_factors(width: int, rank: int, seed: int) -> Factors:
     >>> bool((factors.B == 0).all()), factors.equal(initial_factors(8, 2, 7))
     (True, True)
     """
-    if rank < 1:
-        raise LarcError(f"rank {rank} was asked for; a residual has rank 1 or more.")
+    rank = whole_number(rank, "the rank of a residual", least=1)
     seed = checked_seed(seed)
     stream = np.random.default_rng(seed)
     draws = stream.standard_normal((rank, width), dtype=np.float32)
@@ -142,13 +151,7 @@ def checked_seed(seed: int) -> int:
     >>> checked_seed(np.int64(7))
     7
     """
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise LarcError(f"seed {seed!r} was given; give a whole number, 0 or more.")
-    return number
+    return whole_number(seed, "the seed")
 
 
 def apply_residual(hidden: Tensor, factors: Factors) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from larc.checks import number, whole_number
 from larc.errors import LarcError
 from larc.plugins import is_object_name, load_object
 from larc.residual import Factors
@@ -88,8 +88,7 @@ class SGD:
     step_size: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.step_size) and self.step_size > 0):
-            raise LarcError(f"step size {self.step_size} was given; give a positive number.")
+        object.__setattr__(self, "step_size", number(self.step_size, "the step size", above=0))
 
     def step(
         self, objective: Objective, factors: Factors, *, differentiable: bool = False
@@ -144,14 +143,19 @@ class Descent:
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.length) and self.length > 0):
-            raise LarcError(f"length {self.length} was given; give a positive number.")
-        if not 0 < self.shrink < 1:
-            raise LarcError(f"shrink {self.shrink} was given; give a number between 0 and 1.")
-        if any(not isinstance(n, int) or n < 1 for n in (self.steps, self.tries)):
-            raise LarcError("steps and tries are whole numbers of 1 or more.")
-        if self.radius is not None and not self.radius > 0:
-            raise LarcError(f"radius {self.radius} was given; give a positive number, or none.")
+        given: dict[str, Any] = {
+            "length": number(self.length, "length", above=0),
+            "shrink": number(self.shrink, "shrink", above=0),
+            "steps": whole_number(self.steps, "steps", least=1),
+            "tries": whole_number(self.tries, "tries", least=1),
+            "tolerance": number(self.tolerance, "tolerance", least=0),
+        }
+        if self.radius is not None:
+            given["radius"] = number(self.radius, "radius", above=0)
+        if given["shrink"] >= 1:
+            raise LarcError(f"shrink is {self.shrink}; give a number between 0 and 1.")
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     def step(
         self, objective: Objective, factors: Factors, *, differentiable: bool = False
@@ -163,16 +167,16 @@ class Descent:
         active = torch.arange(len(factors.A), device=factors.A.device)
         first = after = reach = torch.empty(0)
         spent = torch.zeros_like(active)
-        for number in range(self.steps):
-            asked: Objective = objective if number == 0 else objective.select(active.tolist())
-            here = factors if number == 0 else factors.at(active)
+        for count in range(self.steps):
+            asked: Objective = objective if count == 0 else objective.select(active.tolist())
+            here = factors if count == 0 else factors.at(active)
             if differentiable:
                 raised = asked.losses(here)
                 slopes = torch.autograd.grad(raised.sum(), (here.A, here.B), create_graph=True)
                 losses, gradients = raised.detach(), Factors(*slopes)
             else:
                 losses, gradients = asked.gradients(here)
-            if number == 0:
+            if count == 0:
                 first, after = losses, losses.clone()
                 reach = torch.full_like(losses, self.length)
             # The loss just computed and the one accepted before differ by rounding: hold to both.

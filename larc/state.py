@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from larc.checks import instance
 from larc.errors import LarcError
 from larc.io.files import atomic_directory, atomic_write
 from larc.io.hashes import hash_json, hash_tensors
@@ -87,6 +88,7 @@ class SlowState:
     @staticmethod
     def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
         """Return the identity start: ``A ~ N(0, 0.02^2)`` from the seed, ``B = 0``, version 0."""
+        instance(substrate, "substrate", Substrate)
         substrate.check_boundary(boundary)
         width = substrate.width_at(boundary)
         factors = initial_factors(width, rank, seed).to(substrate.device)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from larc.checks import number, shown, text
+from larc.checks import instance, listed, number, shown, text
 from larc.errors import LarcError
 
 
@@ -50,6 +50,22 @@ class Task:
         object.__setattr__(self, "support", checked_losses(self.support, len(self.candidates)))
         if self.query is not None:
             object.__setattr__(self, "query", checked_losses(self.query, len(self.candidates)))
+
+
+def checked_tasks(tasks: Iterable[Task]) -> list[Task]:
+    """Return tasks as a list, refusing anything else among them.
+
+    Examples
+    --------
+    >>> checked_tasks("tasks")
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: the tasks are 'tasks'; give a list.
+    """
+    made = listed(tasks, "the tasks")
+    for place, task in enumerate(made):
+        instance(task, f"task {place}", Task)
+    return made
 
 
 def checked_candidates(candidates: Sequence[str]) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def test_factors_refuse_shapes_and_types_that_do_not_fit():
         Factors(torch.zeros(2, 8), torch.zeros(8, 3))
     with pytest.raises(LarcError, match="float32"):
         Factors(torch.zeros(2, 8, dtype=torch.float64), torch.zeros(8, 2, dtype=torch.float64))
-    with pytest.raises(LarcError, match="rank 0"):
+    with pytest.raises(LarcError, match="rank of a residual is 0"):
         initial_factors(8, 0, seed=1)
 
 

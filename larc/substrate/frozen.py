@@ -145,9 +145,9 @@ class Substrate:
 
     def check_boundary(self, boundary: int) -> None:
         """Refuse a boundary this model does not have; one that was good is not tried again."""
-        if boundary in self._checked:
+        if type(boundary) is int and boundary in self._checked:
             return
-        if not 0 <= boundary < self.layers:
+        if not 0 <= whole_number(boundary, "the boundary") < self.layers:
             raise LarcError(
                 f"boundary {boundary} was asked for; {self.name} has boundaries 0 (the input "
                 f"embeddings) to {self.layers - 1} (before the last layer)."

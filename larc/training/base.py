@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from larc.checks import instance, number
 from larc.errors import LarcError
 from larc.io.states import load_state, save_state, whole
 from larc.residual import Factors
@@ -35,14 +36,13 @@ class AdamW:
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        if not all(
-            math.isfinite(v) and v > 0 for v in (self.learning_rate, self.clip, self.epsilon)
-        ):
-            raise LarcError(
-                "the learning rate, epsilon and clip of AdamW must be positive numbers."
-            )
-        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
-            raise LarcError("the betas of AdamW must lie from 0 to below 1.")
+        for name in ("learning_rate", "clip", "epsilon"):
+            object.__setattr__(self, name, number(getattr(self, name), f"{name} of AdamW", above=0))
+        for name in ("beta1", "beta2"):
+            beta = number(getattr(self, name), f"{name} of AdamW", least=0)
+            if beta >= 1:
+                raise LarcError(f"{name} of AdamW is {beta}; give a number from 0 to below 1.")
+            object.__setattr__(self, name, beta)
 
     def over(self, trained: Mapping[str, Tensor], step_rate: float) -> torch.optim.AdamW:
         """Return torch's optimiser over the factors and, at a rate of its own, the step size."""
@@ -88,6 +88,11 @@ class SlowTrainer:
         first_step: float | None = None,
         step_rate: float = 0.0,
     ) -> None:
+        instance(substrate, "substrate", Substrate)
+        instance(slow, "slow", SlowState)
+        instance(outer, "outer", AdamW)
+        if limits is not None:
+            instance(limits, "limits", Limits)
         slow.check_fits(substrate)
         self.substrate = substrate
         self.slow = slow

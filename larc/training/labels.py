@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
+from larc.checks import instance, listed, number, whole_number
 from larc.errors import LarcError
 from larc.feedback import Label
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective
-from larc.residual import Factors
+from larc.residual import Factors, checked_seed
 from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
@@ -48,11 +49,18 @@ class LabelTrainer(SlowTrainer):
         outer: AdamW | None = None,
         limits: Limits | None = None,
     ) -> None:
-        super().__init__(substrate, slow, outer or AdamW(), limits)
+        super().__init__(substrate, slow, AdamW() if outer is None else outer, limits)
+        labels, weights = listed(labels, "the labels"), listed(weights, "the weights")
         if not labels or len(labels) != len(weights):
             raise LarcError("training needs at least one label, and a weight for each.")
-        self.labels, self.batch, self.order_seed = list(labels), batch, seed
+        for label in labels:
+            instance(label, "a label", Label)
+        weights = [number(weight, "a weight", least=0) for weight in weights]
         total = sum(weights)
+        if not total > 0:
+            raise LarcError("every weight is 0; give at least one above it.")
+        self.labels, self.batch = labels, whole_number(batch, "batch", least=1)
+        self.order_seed = checked_seed(seed)
         self.weights = [weight * len(labels) / total for weight in weights]
 
     @property

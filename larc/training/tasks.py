@@ -11,16 +11,17 @@ from typing import Any, Literal, get_args
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from larc.checks import checked_path, instance, number, shown, whole_number
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
-from larc.residual import Factors
+from larc.residual import Factors, checked_seed
 from larc.rules import SGD, Objective, UpdateRule, rule_facts
 from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
-from larc.tasks import Task
+from larc.tasks import Task, checked_tasks
 from larc.training.base import AdamW, OuterGradient, SlowTrainer, batch_indices, step_size_of
 
 OuterObjective = Literal["static", "adapted", "exact"]
@@ -52,13 +53,21 @@ class TrainingSettings:
     step_rate: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.objective not in get_args(OuterObjective):
+        if self.objective not in list(get_args(OuterObjective)):
             known = ", ".join(get_args(OuterObjective))
             raise LarcError(f"objective {self.objective!r} is unknown; use one of {known}.")
-        if self.batch < 1 or self.inner_steps < 0:
-            raise LarcError("a batch holds at least one episode and takes no fewer than 0 steps.")
-        if not 0 <= self.step_rate <= 1:
-            raise LarcError(f"step rate {self.step_rate} was given; give a number from 0 to 1.")
+        instance(self.outer, "outer", AdamW)
+        rule_facts(self.rule)  # refuses what is no rule
+        given = {
+            "batch": whole_number(self.batch, "batch", least=1),
+            "inner_steps": whole_number(self.inner_steps, "inner_steps"),
+            "seed": checked_seed(self.seed),
+            "step_rate": number(self.step_rate, "the step rate", least=0),
+        }
+        if given["step_rate"] > 1:
+            raise LarcError(f"the step rate is {self.step_rate}; give a number from 0 to 1.")
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
         if self.step_rate and not isinstance(self.rule, SGD):
             raise LarcError("only the step size of SGD can be learned; leave the step rate at 0.")
         if self.step_rate and self.objective == "exact":
@@ -99,10 +108,11 @@ class Trainer(SlowTrainer):
         settings: TrainingSettings,
         limits: Limits | None = None,
     ) -> None:
+        instance(settings, "settings", TrainingSettings)
         super().__init__(
             substrate, slow, settings.outer, limits, settings.first_step, settings.step_rate
         )
-        tasks = list(tasks)
+        tasks = checked_tasks(tasks)
         if not tasks:
             raise LarcError("there are no tasks to train on; give at least one.")
         if any(task.query is None for task in tasks):
@@ -237,18 +247,28 @@ def train(
     >>> slow.version
     2
     """
+    instance(substrate, "substrate", Substrate)
+    updates = whole_number(updates, "updates")
+    checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", least=1)
+    if on_update is not None and not callable(on_update):
+        raise LarcError(f"on_update is {shown(on_update)}; give a function.")
     if slow is None:
-        slow = SlowState.initial(substrate, rank=rank or 4, seed=seed, boundary=boundary or 0)
+        rank, boundary = 4 if rank is None else rank, 0 if boundary is None else boundary
+        slow = SlowState.initial(substrate, rank=rank, seed=seed, boundary=boundary)
     elif rank is not None or boundary is not None:
         raise LarcError("rank and boundary are those of the slow state given; leave them out.")
-    if checkpoint_every < 1:
-        raise LarcError(f"checkpoint_every is {checkpoint_every}; give 1 or more.")
-    if checkpoint is not None and not Path(checkpoint).parent.is_dir():
+    if checkpoint is not None and not checked_path(checkpoint).parent.is_dir():
         raise LarcError(
             f"there is no directory {Path(checkpoint).parent} to save to; make it first."
         )
     settings = TrainingSettings(
-        objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW(), step_rate
+        objective,
+        batch,
+        inner_steps,
+        SGD() if rule is None else rule,
+        seed,
+        AdamW() if outer is None else outer,
+        step_rate,
     )
     trainer = Trainer(substrate, slow, tasks, settings, limits)
     if checkpoint is not None and Path(checkpoint).exists():

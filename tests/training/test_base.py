@@ -32,7 +32,7 @@ def test_everything_is_met_once_an_epoch():
 
 
 def test_an_optimiser_that_could_not_step_is_refused():
-    with pytest.raises(larc.LarcError, match="positive"):
+    with pytest.raises(larc.LarcError, match="above 0"):
         AdamW(clip=-1)
 
 
