@@ -45,6 +45,34 @@ def verify(run: Run | str | Path, plans: Mapping[str, EvidencePlan]) -> list[str
     return checked
 
 
+def check_resumable(run: Run, plan: EvidencePlan) -> None:
+    """Refuse to go on with a run whose evidence is gone, or shorter than what the run has done.
+
+    Otherwise going on would put on record today, over queries that are open, what has to have been
+    on record before they were opened.
+    """
+    events = [event["event"] for event in run.evidence()]
+    if run.is_closed:
+        content = run.read(EVIDENCE) if run.exists(EVIDENCE) else b""
+        if run.manifest()["files"].get(EVIDENCE) not in (sha256(content), None):
+            raise LarcError(_gone(run, "what its manifest says"))
+    kept = {name for unit in run.units() for name in run.unit_hashes(unit)}
+    for number, step in enumerate(plan.steps):
+        if not step.field or step.event in events:
+            continue
+        earlier = {other.file for other in plan.steps[: number + 1]}
+        for later in plan.steps[number + 1 :]:
+            if run.is_done(later.unit) if later.unit else later.file in kept - earlier:
+                raise LarcError(_gone(run, f"{step.event!r}, which comes before {later.event!r}"))
+
+
+def _gone(run: Run, lacking: str) -> str:
+    return (
+        f"{run.path / EVIDENCE} lacks {lacking}: it was removed or changed. Evidence is not made "
+        "anew over what is open already; bring the file back, or choose another --out."
+    )
+
+
 def _check_files(run: Run) -> str:
     recorded, files = run.manifest()["files"], run.files()
     # Up to version 0.1.0 a manifest named the report too, which follows from the rest.

@@ -14,7 +14,7 @@ from larc.errors import LarcError
 from larc.runs.identity import data_hash
 from larc.runs.run import Run
 from larc.runs.settings import Execution
-from larc.runs.verify import verify
+from larc.runs.verify import check_resumable, verify
 from larc.settings import as_values, build, earlier_values, identifying
 from larc.studies.episodic.names import FINAL_QUERIES
 from larc.studies.registry import STUDIES, plans, settings_of, study_of
@@ -31,6 +31,7 @@ def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> R
     with _no_trace(out):
         run = Run.start(out, study.kind, identifying(settings), data_hash(subject))
         with run.locked():
+            check_resumable(run, study.evidence)
             study.carry_out(run, subject, settings, execution)
             if not run.is_closed:
                 run.close()
@@ -97,6 +98,7 @@ def final_evaluation(run: Run, execution: Execution) -> None:
         raise LarcError(f"{run.path} has had its final evaluation; a run has one.")
     settings = settings_of(run)
     with run.locked():
+        check_resumable(run, study.evidence)
         evaluate_finally(run, study.reserved(settings), settings, execution)
         run.close()
 

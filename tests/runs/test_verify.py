@@ -185,3 +185,35 @@ def test_an_archive_cannot_lead_out_of_itself(tmp_path):
     (tmp_path / "x.larc").write_bytes(archive_content({"../config.json": b"{}"}))
     with pytest.raises(LarcError, match="which no run has"):
         Run(tmp_path / "x.larc")
+
+
+SMOKE = ["study", "programs", "--preset", "smoke"]
+
+
+def test_evidence_is_not_made_anew_over_open_queries(run, capsys):
+    """Neither of a finished run nor of one whose manifest is gone too."""
+    (run / "evidence.jsonl").unlink()
+    assert main([*SMOKE, "--out", str(run)]) == 1
+    assert "Evidence is not made anew" in capsys.readouterr().err
+    assert not (run / "evidence.jsonl").exists()
+    (run / "manifest.json").unlink()
+    assert main([*SMOKE, "--out", str(run)]) == 1
+    assert "lacks 'training finished'" in capsys.readouterr().err
+    assert main(["study", "final", str(run)]) == 1
+    assert not (run / "evidence.jsonl").exists()
+
+
+def test_forged_predictions_get_no_evidence(run, capsys):
+    """Predictions forged after the queries were opened, everything that tells it removed."""
+    lines = (run / "evidence.jsonl").read_bytes().splitlines(keepends=True)
+    unit = next(run.glob("units/predict-adapted-*"))
+    forged = next(run.glob("units/predict-untrained-*")) / "predictions.parquet"
+    hashes = json.loads((unit / "done.json").read_text())
+    (unit / "predictions.parquet").write_bytes(forged.read_bytes())
+    hashes["predictions.parquet"] = sha256(forged.read_bytes())
+    (unit / "done.json").write_bytes(as_json(hashes))
+    (run / "manifest.json").unlink()
+    (run / "evidence.jsonl").write_bytes(lines[0])
+    assert main([*SMOKE, "--out", str(run)]) == 1
+    assert "lacks 'predictions written'" in capsys.readouterr().err
+    assert main(["verify", str(run)]) == 1
