@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from larc.checks import instance, whole_number
 from larc.errors import LarcError
 from larc.evaluation import (
+    LEAST_GROUPS,
     Cells,
     Intervals,
     all_correct,
@@ -112,7 +113,7 @@ def _support(task: Task, sham: np.random.Generator | None = None) -> CandidateLo
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What feedback was worth, in fractions: risks by cell, gains, and their intervals.
+    """What feedback was worth: risks by cell, gains, and their intervals, as the losses given.
 
     Attributes
     ----------
@@ -126,6 +127,8 @@ class Evaluation:
         Of G and D in that order, over resampled groups.
     predictions
         The policies it was computed from.
+    fractions
+        Whether every query loss lies from 0 to 1, so that a risk is an error in percent.
     """
 
     risk: dict[str, float]
@@ -136,22 +139,34 @@ class Evaluation:
     intervals: Intervals
     groups: int
     predictions: Predictions = field(repr=False)
+    fractions: bool = True
 
     def __str__(self) -> str:
-        """Render the four risks and both gains, in percent."""
-        low, high = self.intervals.lower, self.intervals.upper
-        level = f"{100 * self.intervals.level:.0f} %"
+        """Render the four risks and both gains: in percent, or as the losses that they are."""
+        title = "expected query error, %" if self.fractions else "expected query loss"
+        scale, unit = (100.0, " points") if self.fractions else (1.0, "")
+        groups = f"{self.groups} group{'s' * (self.groups != 1)}"
+
+        def row(name: str, *cells: str) -> str:
+            return f"  {name:24} {'   '.join(f'{scale * self.risk[cell]:6.2f}' for cell in cells)}"
+
+        def gain(name: str, number: int, value: float) -> str:
+            low, high = (
+                scale * end[number] for end in (self.intervals.lower, self.intervals.upper)
+            )
+            if not self.intervals.known:
+                return f"{name} = {scale * value:.2f}{unit}, no interval"
+            level = f"{100 * self.intervals.level:.0f} %"
+            return f"{name} = {scale * value:.2f}{unit}, {level} interval [{low:.2f}, {high:.2f}]"
+
+        few = f": that takes {LEAST_GROUPS} groups, and of some family two"
         return "\n".join(
             [
-                "expected query error, %      keep    reset",
-                f"  real feedback            {100 * self.risk['real_keep']:6.2f}   "
-                f"{100 * self.risk['real_reset']:6.2f}",
-                f"  sham feedback            {100 * self.risk['sham_keep']:6.2f}   "
-                f"{100 * self.risk['sham_reset']:6.2f}",
-                f"G = {100 * self.G:.2f} points, {level} interval "
-                f"[{100 * low[0]:.2f}, {100 * high[0]:.2f}] over {self.groups} groups",
-                f"D = {100 * self.D:.2f} points, {level} interval "
-                f"[{100 * low[1]:.2f}, {100 * high[1]:.2f}]",
+                f"{title:27}  keep    reset",
+                row("real feedback", "real_keep", "real_reset"),
+                row("sham feedback", "sham_keep", "sham_reset"),
+                f"{gain('G', 0, self.G)} over {groups}{'' if self.intervals.known else few}",
+                gain("D", 1, self.D),
             ]
         )
 
@@ -227,4 +242,5 @@ def judge(
         intervals=intervals,
         groups=len(means.groups),
         predictions=predictions,
+        fractions=all(0 <= loss <= 1 for task in tasks for loss in task.query or ()),
     )

@@ -97,11 +97,31 @@ def test_the_report_is_the_contrast_of_its_cells(tiny):
     assert risk["real_reset"] == risk["sham_reset"]
     assert pytest.approx(risk["real_reset"] - risk["real_keep"], abs=1e-12) == report.G
     assert pytest.approx(risk["sham_keep"] - risk["real_keep"], abs=1e-12) == report.D
-    assert report.intervals.lower[0] <= report.G <= report.intervals.upper[0]
     assert report.groups == 3
+    assert not report.intervals.known
     text = str(report)
     assert f"{100 * report.G:.2f}" in text
-    assert "3 groups" in text
+    assert "no interval over 3 groups: that takes 4 groups" in text
+
+
+def test_groups_enough_give_an_interval(tiny):
+    more = [dataclasses.replace(task, group=f"{n}") for n, task in enumerate(tasks() * 2)]
+    report = larc.evaluate(tiny, trained(tiny), more, seed=3, rule=larc.SGD(1.0))
+    assert report.intervals.known
+    assert report.intervals.lower[0] <= report.G <= report.intervals.upper[0]
+    assert "99 % interval [" in str(report)
+    alone = [dataclasses.replace(task, family=task.group) for task in more]
+    families = larc.evaluate(tiny, trained(tiny), alone, seed=3, rule=larc.SGD(1.0))
+    assert not families.intervals.known  # one group of each family: nothing varies
+
+
+def test_losses_of_any_range_are_called_losses(tiny):
+    wide = [dataclasses.replace(task, query=[5 * q for q in task.query]) for task in tasks()]
+    report = larc.evaluate(tiny, trained(tiny), wide, seed=3, rule=larc.SGD(1.0))
+    assert "error" not in str(report)
+    assert "%" not in str(report)
+    assert str(report).startswith("expected query loss ")
+    assert f"G = {report.G:.2f}, no interval" in str(report)
 
 
 def test_feedback_helps_and_its_binding_matters_on_a_task_that_can_be_learned(tiny):

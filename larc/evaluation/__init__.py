@@ -27,7 +27,12 @@ Contrasts are taken per row, averaged within groups, and resampled together:
 True
 """
 
-from larc.evaluation.bootstrap import Intervals, bootstrap_intervals, bootstrap_means
+from larc.evaluation.bootstrap import (
+    LEAST_GROUPS,
+    Intervals,
+    bootstrap_intervals,
+    bootstrap_means,
+)
 from larc.evaluation.brier import Verdict, brier_success, half_brier
 from larc.evaluation.calibration import Reliability, expected_calibration_error, reliability
 from larc.evaluation.contrasts import Cells, binding_gain, objective_gain, retention_gain
@@ -51,6 +56,7 @@ from larc.evaluation.weights import (
 )
 
 __all__ = [
+    "LEAST_GROUPS",
     "Cells",
     "Evidence",
     "GroupMeans",

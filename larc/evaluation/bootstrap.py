@@ -5,6 +5,7 @@ Notes
 A percentile interval from few groups is somewhat narrow: the resampled mean of ``g`` groups has a
 standard deviation ``sqrt((g - 1) / g)`` of what an unbiased estimate gives, and a family of one
 group adds no variation at all. Such a family is accepted; its interval speaks of the others only.
+Fewer than `LEAST_GROUPS` groups give no interval, and neither do families of one group each.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ RESAMPLES = 10_000
 # Five intervals at 99 % cover together at 95 % (Bonferroni): one objective contrast and two (G, D).
 LEVEL = 0.99
 
+#: Of fewer groups the lowest resample, one group drawn every time, is more probable than a tail of
+#: a 99 % interval (``g ** -g > 0.005``): its ends would be the extreme groups themselves.
+LEAST_GROUPS = 4
+
 # Work arrays hold at most this many numbers (32 MiB of float64), whatever the study's size.
 _BLOCK = 2**22
 
@@ -36,12 +41,19 @@ class Intervals:
         One number per column.
     level
         The nominal coverage of each interval on its own.
+
+    Where the groups are too few, ``lower`` and ``upper`` are NaN and `known` is false.
     """
 
     estimate: Floats
     lower: Floats
     upper: Floats
     level: float
+
+    @property
+    def known(self) -> bool:
+        """Whether there were groups enough for intervals."""
+        return not bool(np.isnan(self.lower).any())
 
 
 def bootstrap_intervals(
@@ -80,8 +92,9 @@ def bootstrap_intervals(
     table, labels, weights = _prepared(values, families, resamples)
     tails = [(1 - level) / 2, (1 + level) / 2]
     width = max(1, _BLOCK // resamples)
-    bounds = np.empty((2, table.shape[1]))
-    for start in range(0, table.shape[1], width):
+    bounds = np.full((2, table.shape[1]), np.nan)
+    enough = len(table) >= LEAST_GROUPS and len(set(labels)) < len(labels)
+    for start in range(0, table.shape[1] if enough else 0, width):
         # The same seed draws the same groups again for every block of columns.
         block = slice(start, start + width)
         means = bootstrap_means(table[:, block], labels, seed=seed, resamples=resamples)

@@ -15,7 +15,7 @@ from larc.feedback import Label
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors, checked_seed
-from larc.scoring import Limits
+from larc.scoring import Limits, ask
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.training.base import AdamW, SlowTrainer, batch_indices
@@ -61,6 +61,9 @@ class LabelTrainer(SlowTrainer):
             raise LarcError("every weight is 0; give at least one above it.")
         self.labels, self.batch = labels, whole_number(batch, "batch", least=1)
         self.order_seed = checked_seed(seed)
+        # Tokenises everything now: what cannot be scored is refused before training.
+        for label in labels:
+            ask(substrate, label.prompt, label.candidates, self.limits)
         self.weights = [weight * len(labels) / total for weight in weights]
 
     @property

@@ -90,3 +90,72 @@ def test_both_splits_are_needed_and_a_file(tmp_path, capsys):
     assert "cannot be read" in capsys.readouterr().err
     assert main(["study", "tasks", "--preset", "smoke"]) == 1
     assert "--tasks FILE.jsonl" in capsys.readouterr().err
+
+
+def episodes(**changes):
+    return [
+        {**GOOD, "prompt": f"Is {n} even? ", "group": str(n), "split": split, **changes}
+        for n, split in enumerate(["training", "training", "development"])
+    ]
+
+
+def refused(tmp_path, capsys, rows):
+    assert run(write(tmp_path / "tasks.jsonl", rows), tmp_path / "run") == 1
+    assert not (tmp_path / "run").exists()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_prompt_over_the_limit_is_refused_by_its_line_before_any_training(
+    tmp_path, capsys, number
+):
+    rows = episodes()
+    rows[number - 1]["prompt"] = "x" * 400
+    told = refused(tmp_path, capsys, rows)
+    assert f"line {number}: the prompt has 400 tokens, over the limit of 384" in told
+    assert "--prompt-limit" in told
+    # The limit can be raised in the same directory: nothing was begun there.
+    more = ["--prompt-limit", "500", "--updates", "1", "--out", str(tmp_path / "run")]
+    path = str(tmp_path / "tasks.jsonl")
+    assert main(["study", "tasks", "--preset", "smoke", "--tasks", path, *more]) == 0
+
+
+def test_lines_may_hold_any_character_of_json(tmp_path):
+    rows = [json.dumps(row, ensure_ascii=False) for row in episodes()]
+    rows[0] = "\ufeff" + rows[0].replace("even?", "even\u2028or\u2029odd\u0085?")
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes(("\n".join(rows) + "\n").encode())
+    assert run(path, tmp_path / "run") == 0
+
+
+def test_one_group_gives_no_interval_and_the_sentence_says_so(tmp_path, capsys):
+    assert run(write(tmp_path / "tasks.jsonl", episodes()), tmp_path / "run") == 0
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "Keeping what feedback taught cannot be judged" in report
+    assert "(no interval: fewer than 4 groups, or one of each family)" in report
+    assert "helped" not in report
+    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
+    assert "cannot be judged" in capsys.readouterr().out
+
+
+def test_losses_of_any_range_are_called_losses(tmp_path):
+    rows = episodes(query=[0, 40], support=[0, 40])
+    assert run(write(tmp_path / "tasks.jsonl", rows), tmp_path / "run") == 0
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "expected query loss was" in report
+    assert "error" not in report.split("## ")[0]
+    assert "Expected query loss after adaptation to real feedback; lower is better." in report
+    assert "percentage points" not in report
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"prompt": "x", "prompt": "y"}', "line 2: a field is given twice."),
+        (json.dumps({**GOOD, "prompt": "\ud800"}), "line 2: the prompt of a task holds half"),
+        (json.dumps(GOOD).replace("[0, 1]", f"[{'9' * 400}, 1]", 1), "line 2: one of the losses"),
+        ("x" * (17 * 2**20), "line 2: it is too long to be one object."),
+    ],
+)
+def test_lines_that_a_machine_made_wrong_are_refused(tmp_path, capsys, line, reason):
+    assert reason in refused(tmp_path, capsys, [GOOD, line])

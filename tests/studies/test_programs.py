@@ -273,8 +273,7 @@ def test_a_sweep_is_one_command_with_one_report(tmp_path, capsys):
     for row in rows[1:]:
         lower = float(rows[0]["Keep"]) - float(row["Keep"])
         assert float(row["Lower than the first"]) == pytest.approx(lower, abs=1e-5)
-        low, high = map(float, row["Its interval"].strip("[]").split(", "))
-        assert low - 0.01 <= lower <= high + 0.01
+        assert row["Its interval"] == ""  # of two groups there is none
         assert float(row["Evaluations"]) == 2
     assert main(["verify", str(out)]) == 0
 

@@ -14,7 +14,7 @@ from larc.reporting.seeds import short_seed
 from larc.reporting.tables import Cell, Table
 from larc.runs.run import Run
 from larc.studies.episodic.names import FINAL_QUERIES
-from larc.studies.episodic.results import CELLS, EpisodicResults, load_results
+from larc.studies.episodic.results import CELLS, Contrast, EpisodicResults, load_results
 
 CELL_NAMES = ("Real/keep", "Real/reset", "Sham/keep", "Sham/reset")
 QUESTION = (
@@ -43,7 +43,8 @@ def report(run: Run) -> Report:
             caption = f"Final evaluation on reserved groups. {table.caption}"
             shown.append(replace(table, name=f"final-{table.name}", caption=caption))
     title = f"The {run.kind} study"
-    return Report(title, QUESTION, answer(results), shown, figures(results), NOTES)
+    notes = [note.replace("the error", f"the {results.what}") for note in NOTES]
+    return Report(title, QUESTION, answer(results), shown, figures(results), notes)
 
 
 def tables(results: EpisodicResults) -> list[Table]:
@@ -60,12 +61,13 @@ def tables(results: EpisodicResults) -> list[Table]:
 def _endpoint(results: EpisodicResults) -> Table:
     rows: list[list[Cell]] = []
     for arm in results.arms:
-        by_seed = 100 * weighted_mean(results.risk[arm, "real_keep"], results.weights)
+        by_seed = results.scale * weighted_mean(results.risk[arm, "real_keep"], results.weights)
         deviation = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
         rows.append([arm.capitalize(), *map(float, by_seed), float(by_seed.mean()), deviation])
     return Table(
         "endpoint",
-        "Expected query error after adaptation to real feedback, in %; lower is better.",
+        f"Expected query {results.what} after adaptation to real feedback"
+        f"{_in_percent(results)}; lower is better.",
         ("Objective", *map(short_seed, results.seeds), "Mean", "Seed SD"),
         rows,
     )
@@ -83,8 +85,7 @@ def _contrast_table(results: EpisodicResults) -> Table:
     ]
     return Table(
         "contrasts",
-        f"Paired gains in percentage points; positive is favourable. Intervals: 99 %, "
-        f"{results.resamples:,} resamples of {len(set(results.groups))} groups within families. "
+        f"Paired gains in {results.gains}; positive is favourable. {_intervals(results)}. "
         f"{results.selection.reason}",
         ("Contrast", "Mean", "99 % interval", *map(short_seed, results.seeds)),
         rows,
@@ -92,41 +93,50 @@ def _contrast_table(results: EpisodicResults) -> Table:
 
 
 def _controls(results: EpisodicResults) -> Table:
-    rule, even = (100 * results.mean(errors) for errors in (results.rule, results.even))
+    rule, even = (results.scale * results.mean(errors) for errors in (results.rule, results.even))
     rows: list[list[Cell]] = []
     for arm in results.arms:
-        risks = [100 * results.mean(results.risk[arm, cell]) for cell in CELLS]
+        risks = [results.scale * results.mean(results.risk[arm, cell]) for cell in CELLS]
         text = results.risk.get((arm, "text"))
         rows.append(
-            [arm.capitalize(), *risks, None if text is None else 100 * results.mean(text), rule]
+            [
+                arm.capitalize(),
+                *risks,
+                None if text is None else results.scale * results.mean(text),
+                rule,
+            ]
         )
     return Table(
         "controls",
-        "Expected query error in %. Text renders the feedback in the prompt at the slow state; "
-        "Rule takes the candidate with the lowest support loss, the first of equals; with the same "
-        f"chance for equals its error is {even:.2f} %.",
+        f"Expected query {results.what}{_in_percent(results, ' in %')}. Text renders the feedback "
+        "in the prompt at the slow state; Rule takes the candidate with the lowest "
+        "support loss, the first of equals; "
+        f"with the same chance for equals its {results.what} is {even:.2f}{results.unit}.",
         ("Objective", *CELL_NAMES, "Text", "Rule"),
         rows,
     )
 
 
 def _secondary(results: EpisodicResults) -> Table:
+    what = results.what
     rows: list[list[Cell]] = [
         [
             arm.capitalize(),
             name,
-            *(
-                100 * results.mean(measure[arm, cell])
-                for measure in (results.risk, results.greedy, results.solved)
-            ),
+            results.scale * results.mean(results.risk[arm, cell]),
+            results.scale * results.mean(results.greedy[arm, cell]),
+            100 * results.mean(results.solved[arm, cell]),
         ]
         for arm in results.arms
         for cell, name in (("real_reset", "Reset"), ("real_keep", "Adapted state"))
     ]
     return Table(
         "secondary",
-        "The most probable candidate: its error, and how often it passes every query, in %.",
-        ("Objective", "Read state", "Expected error", "Greedy error", "All queries correct"),
+        f"The most probable candidate: its {what}, and how often it passes every query, in %.",
+        (
+            *("Objective", "Read state", f"Expected {what}", f"Greedy {what}"),
+            "All queries correct",
+        ),
         rows,
     )
 
@@ -137,14 +147,15 @@ def _support(results: EpisodicResults) -> Table:
         for feedback, name in (("real", "Real"), ("sham", "Sham")):
             before = results.support[arm, f"{feedback}_reset"]
             after = results.support[arm, f"{feedback}_keep"]
-            means = (100 * results.mean(before), 100 * results.mean(after))
+            means = (results.scale * results.mean(before), results.scale * results.mean(after))
             raised = int((after > before + ROUNDING).sum())
             rows.append([arm.capitalize(), name, after.size, *means, raised])
     return Table(
         "support",
-        "Expected error on the support itself, in %, before and after learning, and the episodes "
-        f"in which it rose by more than {ROUNDING:g}, which rounding can be. It is read again from "
-        "the saved probabilities. Under sham feedback what was learned is not what is true.",
+        f"Expected {results.what} on the support itself{_in_percent(results)}, before and after "
+        f"learning, and the episodes in which it rose by more than {ROUNDING:g}, which rounding "
+        "can be. It is read again from the saved probabilities. Under sham feedback "
+        "what was learned is not what is true.",
         ("Objective", "Feedback", "Episodes", "Before", "After", "Raised"),
         rows,
     )
@@ -155,8 +166,9 @@ def figures(results: EpisodicResults) -> list[Figure]:
     drawn = [
         Figure(
             "result",
-            "Errors are of queries after adaptation to real feedback; a line joins the arms of one "
-            "seed. Gains have their 99 % intervals over groups. G: reset minus kept; D: the gain "
+            f"{'Errors' if results.fractions else 'Losses'} are of queries after adaptation to "
+            "real feedback; a line joins the arms of one seed. Gains have their 99 % "
+            "intervals over groups. G: reset minus kept; D: the gain "
             "from real feedback minus the gain from sham.",
             [_endpoint_chart(results), _contrast_chart(results)],
         )
@@ -169,7 +181,7 @@ def figures(results: EpisodicResults) -> list[Figure]:
                 [_curve_chart(results)],
             )
         )
-    caption = "What real feedback did to the error of each group, seeds averaged."
+    caption = f"What real feedback did to the {results.what} of each group, seeds averaged."
     return [*drawn, Figure("groups", caption, _group_charts(results))]
 
 
@@ -177,7 +189,7 @@ def _endpoint_chart(results: EpisodicResults) -> Lines:
     arms = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
     # Rows are seeds, columns arms.
     risks = [weighted_mean(results.risk[arm, "real_keep"], results.weights) for arm in arms]
-    error = 100 * np.array(risks).T
+    error = results.scale * np.array(risks).T
     places = list(range(len(arms)))
     lines = [
         Line("", places, errors.tolist(), note=short_seed(seed))
@@ -188,7 +200,7 @@ def _endpoint_chart(results: EpisodicResults) -> Lines:
     return Lines(
         "Error after adaptation, by seed",
         "",
-        "Expected query error (%)",
+        _axis(results),
         lines,
         digits=1,
         names=[arm.capitalize() for arm in arms],
@@ -207,7 +219,7 @@ def _contrast_chart(results: EpisodicResults) -> Rows:
         )
         for contrast in results.contrasts
     ]
-    label = "Gain (percentage points), 99 % interval"
+    label = f"Gain ({results.gains}), 99 % interval"
     return Rows("Gains over groups", label, values, digits=1, reference=0.0, signed=True)
 
 
@@ -218,7 +230,12 @@ def _curve_chart(results: EpisodicResults) -> Lines:
         name = arm.capitalize()
         lines.append(Line(name, updates, list(curve), note=short_seed(seed), faint=True))
         lines.append(Line(name, updates, smoothed(curve), note=short_seed(seed)))
-    return Lines("Training", "Slow update", "Query loss (expected error, 0–1)", lines)
+    return Lines(
+        "Training",
+        "Slow update",
+        "Query loss" + (" (expected error, 0–1)" if results.fractions else ""),
+        lines,
+    )
 
 
 def smoothed(curve: Sequence[float]) -> list[float]:
@@ -239,12 +256,12 @@ def _group_charts(results: EpisodicResults) -> list[Rows]:
         members.setdefault(family, {}).setdefault(group, []).append(task)
 
     def error(arm: str, cell: str, tasks: list[int]) -> float:
-        return 100 * float(results.risk[arm, cell][:, tasks].mean())
+        return results.scale * float(results.risk[arm, cell][:, tasks].mean())
 
     return [
         Rows(
             family.capitalize(),
-            "Expected query error (%): hollow reset, filled kept",
+            f"{_axis(results)}: hollow reset, filled kept",
             [
                 Value(
                     group.removeprefix(f"{family}/"),
@@ -270,13 +287,32 @@ def answer(results: EpisodicResults) -> str:
     trained = [arm for arm in results.arms if arm != "untrained"] or list(results.arms)
     best = min(trained, key=lambda arm: results.mean(results.risk[arm, "real_keep"]))
     gain = next(c for c in results.contrasts if c.name == f"{best} G")
-    keep = 100 * results.mean(results.risk[best, "real_keep"])
-    reset = 100 * results.mean(results.risk[best, "real_reset"])
-    verdict = (
-        "helped" if gain.lower > 0 else "hurt" if gain.upper < 0 else "made no sure difference"
-    )
+    keep = results.scale * results.mean(results.risk[best, "real_keep"])
+    reset = results.scale * results.mean(results.risk[best, "real_reset"])
+    points = " points" if results.fractions else ""
     return (
-        f"Keeping what feedback taught {verdict}: with the {best} start, expected query error was "
-        f"{keep:.2f} % kept and {reset:.2f} % reset, a gain of {gain.mean:.2f} points "
-        f"(99 % interval {gain.lower:.2f} to {gain.upper:.2f})."
+        f"Keeping what feedback taught {_verdict(gain)}: with the {best} start, expected query "
+        f"{results.what} was {keep:.2f}{results.unit} kept and {reset:.2f}{results.unit} reset, "
+        f"a gain of {gain.mean:.2f}{points} ({gain.told})."
     )
+
+
+def _verdict(gain: Contrast) -> str:
+    if gain.lower is None or gain.upper is None:
+        return "cannot be judged"
+    return "helped" if gain.lower > 0 else "hurt" if gain.upper < 0 else "made no sure difference"
+
+
+def _in_percent(results: EpisodicResults, text: str = ", in %") -> str:
+    return text if results.fractions else ""
+
+
+def _axis(results: EpisodicResults) -> str:
+    return f"Expected query {results.what}{' (%)' if results.fractions else ''}"
+
+
+def _intervals(results: EpisodicResults) -> str:
+    groups = len(set(results.groups))
+    if any(contrast.interval is None for contrast in results.contrasts):
+        return f"No intervals: {groups} groups are too few, or one of each family"
+    return f"Intervals: 99 %, {results.resamples:,} resamples of {groups} groups within families"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from larc.errors import LarcError
 from larc.evaluation import (
+    LEAST_GROUPS,
     Cells,
     Evidence,
     Selection,
@@ -43,18 +44,30 @@ BOOTSTRAP_SEED = 20260929
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """A gain in percentage points: by seed, on average, and its interval over groups."""
+    """A gain: by seed, on average, and its interval over groups, where they are enough for one.
+
+    It is in percentage points where losses are fractions, and in losses otherwise.
+    """
 
     name: str
     seeds: Array
     mean: float
-    lower: float
-    upper: float
+    lower: float | None
+    upper: float | None
 
     @property
-    def interval(self) -> str:
+    def interval(self) -> str | None:
         """The interval as tables show it."""
+        if self.lower is None or self.upper is None:
+            return None
         return f"[{self.lower:.2f}, {self.upper:.2f}]"
+
+    @property
+    def told(self) -> str:
+        """The interval as sentences tell it, or that there is none."""
+        if self.lower is None or self.upper is None:
+            return f"no interval: fewer than {LEAST_GROUPS} groups, or one of each family"
+        return f"99 % interval {self.lower:.2f} to {self.upper:.2f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +96,27 @@ class EpisodicResults:
     selection: Selection
     curves: dict[tuple[str, int], list[float]]
     resamples: int
+    fractions: bool = True
+
+    @property
+    def scale(self) -> float:
+        """What a risk is multiplied by to be shown: fractions are shown in percent."""
+        return 100.0 if self.fractions else 1.0
+
+    @property
+    def what(self) -> str:
+        """What a risk is: an error, or a loss of no certain range."""
+        return "error" if self.fractions else "loss"
+
+    @property
+    def unit(self) -> str:
+        """What follows a risk in a sentence."""
+        return " %" if self.fractions else ""
+
+    @property
+    def gains(self) -> str:
+        """What gains are in."""
+        return "percentage points" if self.fractions else "units of the losses"
 
     def mean(self, values: Array) -> float:
         """Return the weighted mean over tasks, and the plain one over seeds."""
@@ -129,7 +163,12 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         arm: _positions(run, [*(training_name(arm, seed) for seed in seeds), *predictions[arm]])
         for arm in settings["objectives"]
     }
-    contrasts = _contrasts(risk, arms, families, groups, settings["resamples"])
+    fractions = all(
+        0 <= loss <= 1 for row in queries for of in ("query", "support") for loss in row[of]
+    )
+    contrasts = _contrasts(
+        risk, arms, families, groups, settings["resamples"], 100.0 if fractions else 1.0
+    )
     return EpisodicResults(
         arms=arms,
         seeds=seeds,
@@ -144,9 +183,10 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         even=np.array([_even(row["support"], row["query"]) for row in queries]),
         weights=group_weights(families, groups),
         contrasts=contrasts,
-        selection=_select(contrasts, positions),
+        selection=_select(contrasts, positions, 100.0 if fractions else 1.0),
         curves={(a, s): run.unit_json(training_name(a, s), "curve.json") for a, s in trainings},
         resamples=settings["resamples"],
+        fractions=fractions,
     )
 
 
@@ -177,6 +217,7 @@ def _contrasts(
     families: Sequence[str],
     groups: Sequence[str],
     resamples: int,
+    scale: float,
 ) -> tuple[Contrast, ...]:
     cells = {arm: Cells(**{cell: risk[arm, cell].T for cell in CELLS}) for arm in arms}
     columns: dict[str, Array] = {}
@@ -185,11 +226,15 @@ def _contrasts(
     for arm in arms:
         columns[f"{arm} G"] = retention_gain(cells[arm])
         columns[f"{arm} D"] = binding_gain(cells[arm])
-    return _resampled(columns, families, groups, resamples)
+    return _resampled(columns, families, groups, resamples, scale)
 
 
 def _resampled(
-    columns: dict[str, Array], families: Sequence[str], groups: Sequence[str], resamples: int
+    columns: dict[str, Array],
+    families: Sequence[str],
+    groups: Sequence[str],
+    resamples: int,
+    scale: float,
 ) -> tuple[Contrast, ...]:
     """Return gains ``[tasks, seeds]`` by name as contrasts, with intervals over groups."""
     # One bootstrap for all contrasts, each with its seeds: everything stays paired.
@@ -202,14 +247,14 @@ def _resampled(
     contrasts = []
     for number, name in enumerate(columns):
         span = slice(number * width, (number + 1) * width)
-        estimates, last = 100 * intervals.estimate[span], (number + 1) * width - 1
+        estimates, last = scale * intervals.estimate[span], (number + 1) * width - 1
         contrasts.append(
             Contrast(
                 name,
                 estimates[:-1],
                 float(estimates[-1]),
-                100 * float(intervals.lower[last]),
-                100 * float(intervals.upper[last]),
+                scale * float(intervals.lower[last]) if intervals.known else None,
+                scale * float(intervals.upper[last]) if intervals.known else None,
             )
         )
     return tuple(contrasts)
@@ -225,7 +270,9 @@ def less_error(than: EpisodicResults, results: EpisodicResults, arm: str) -> Con
         return None
     gain = (than.risk[arm, "real_keep"] - results.risk[arm, "real_keep"]).T
     columns = {f"{arm} less error": gain}
-    (contrast,) = _resampled(columns, results.families, results.groups, results.resamples)
+    (contrast,) = _resampled(
+        columns, results.families, results.groups, results.resamples, results.scale
+    )
     return contrast
 
 
@@ -234,18 +281,20 @@ def _positions(run: Run, units: Sequence[str]) -> int:
     return sum(row["physical"] for unit in units for row in run.unit_json(unit, "ledger.json"))
 
 
-def _select(contrasts: Sequence[Contrast], positions: Mapping[str, int]) -> Selection:
+def _select(contrasts: Sequence[Contrast], positions: Mapping[str, int], scale: float) -> Selection:
     named = {contrast.name: contrast for contrast in contrasts}
     evidence = []
     for objective, cost in positions.items():
         gain, binding = named[f"{objective} G"], named[f"{objective} D"]
+        if gain.lower is None or binding.lower is None:
+            return Selection(None, "No objective is selected: there are too few groups.")
         evidence.append(
             Evidence(
                 objective,
-                (gain.seeds / 100).tolist(),
-                (binding.seeds / 100).tolist(),
-                gain.lower / 100,
-                binding.lower / 100,
+                (gain.seeds / scale).tolist(),
+                (binding.seeds / scale).tolist(),
+                gain.lower / scale,
+                binding.lower / scale,
                 float(cost),  # counted, not timed, so that a rerun selects the same
             )
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from larc.errors import LarcError
 from larc.runs.settings import ModelSettings
@@ -47,7 +48,24 @@ class TaskSet:
     names: Sequence[str]
     texts: Sequence[str] = ()
     open_queries: Callable[[], Sequence[Sequence[float]]] = field(default=lambda: ())
+    training_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if any(task.query is not None for task in self.development):
             raise LarcError("a development task came with its query; predictions need it closed.")
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what a run is about: where a task was read is no part of it."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "training_names"}
+
+    @property
+    def asked(self) -> list[tuple[str, str, Sequence[str]]]:
+        """Everything that the study will ask: names, prompts and candidates."""
+        names = self.training_names or [f"training task {n}" for n in range(len(self.training))]
+        closed = list(zip(self.names, self.development, strict=True))
+        tasks = [*zip(names, self.training, strict=True), *closed]
+        texts = zip(closed, self.texts, strict=False)
+        return [
+            *((name, task.prompt, task.candidates) for name, task in tasks),
+            *((f"{name} with feedback", text, task.candidates) for (name, task), text in texts),
+        ]

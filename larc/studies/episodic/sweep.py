@@ -45,27 +45,29 @@ def report(sweep: Run) -> Report:
             if best is None or keep < best[0]:
                 best = (keep, f"{chosen}, {arm} start", gain)
     assert best is not None  # a sweep has a combination, and that has an arm
+    assert first is not None
     error, name, gain = best
+    percent = " in %" if first.fractions else ""
     table = Table(
         "sweep",
-        "Expected query error in %, kept and reset; how much lower the kept one is than that of "
-        "the first combination, paired by group, and the gains G and D, in percentage points with "
-        "99 % intervals over groups; positions that the whole run put through layers, and what "
-        "feedback took for one episode: evaluations of it by the model, and milliseconds, which "
-        "are those of the machine and the day.",
+        f"Expected query {first.what}{percent}, kept and reset; how much lower the kept one is "
+        "than that of the first combination, paired by group, and the gains G and D, "
+        f"in {first.gains} with 99 % intervals over groups; positions that the whole run put "
+        "through layers, and what feedback took for one episode: evaluations of it by the model, "
+        "and milliseconds, which are those of the machine and the day.",
         (
             *(*varied, "Arm", "Keep", "Reset", "Lower than the first", "Its interval"),
             *("G", "G interval", "D", "D interval", "Positions", "Evaluations", "ms"),
         ),
         rows,
     )
-    label = "G (percentage points), 99 % interval"
+    label = f"G ({first.gains}), 99 % interval"
     chart = Rows("Gain from keeping", label, gains, digits=1, reference=0.0, signed=True)
     by_cost = [
         Lines(
-            f"Error against {title}",
+            f"{first.what.capitalize()} against {title}",
             label,
-            "Error after feedback (%)",
+            f"{first.what.capitalize()} after feedback{' (%)' if first.fractions else ''}",
             [_by_cost(series, sorted(points)) for series, points in by_series.items()],
             digits=1,
             points=True,
@@ -83,8 +85,8 @@ def report(sweep: Run) -> Report:
     return Report(
         f"A sweep of the {sweep.settings['study']} study",
         f"How does what feedback teaches depend on {' and '.join(varied)}?",
-        f"The lowest error after feedback, {error:.2f} %, was with {name}: a gain of "
-        f"{gain.mean:.2f} points over reset (99 % interval {gain.lower:.2f} to {gain.upper:.2f}).",
+        f"The lowest {first.what} after feedback, {error:.2f}{first.unit}, was with {name}: a gain "
+        f"of {gain.mean:.2f}{' points' if first.fractions else ''} over reset ({gain.told}).",
         [table],
         [
             Figure("gains", "What keeping was worth, for each combination and arm.", [chart]),
@@ -123,4 +125,4 @@ def _by_cost(series: str, points: list[tuple[float, float, str]]) -> Line:
 
 
 def _error(results: EpisodicResults, arm: str, cell: str) -> float:
-    return 100 * results.mean(results.risk[arm, cell])
+    return results.scale * results.mean(results.risk[arm, cell])

@@ -24,6 +24,7 @@ from larc.runs.settings import Execution
 from larc.runs.stopping import stoppable
 from larc.runs.units import Checkpoint, ModelUnit, counted, do_all, hashes, recount
 from larc.state import SlowState
+from larc.studies.asking import check_questions
 from larc.studies.episodic.names import (
     FINAL_QUERIES,
     QUERIES,
@@ -49,6 +50,7 @@ class Training(ModelUnit):
     objective: str
     seed: int
     tasks: Sequence[Task]
+    asked: Sequence[tuple[str, str, Sequence[str]]] = ()
     slow: bytes = b""
 
     @property
@@ -59,6 +61,8 @@ class Training(ModelUnit):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Train from where a stopped training was."""
         settings = self.settings
+        # Everything that will be asked: what cannot be scored is refused before any training.
+        check_questions(substrate, self.asked, settings.limits)
         start = _start(self, substrate)
         how = _how(settings, self.objective, self.seed)
         trainer = Trainer(substrate, start, self.tasks, how, settings.limits)
@@ -144,7 +148,13 @@ def carry_out(run: Run, tasks: TaskSet, settings: EpisodicSettings, execution: E
         _how(settings, objective, settings.seeds[0])  # refused now rather than after trainings
     display = Display()
     trainings = [
-        Training(settings=settings, objective=objective, seed=seed, tasks=tasks.training)
+        Training(
+            settings=settings,
+            objective=objective,
+            seed=seed,
+            tasks=tasks.training,
+            asked=tasks.asked,
+        )
         for objective in settings.objectives
         for seed in settings.seeds
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from larc.errors import LarcError
 from larc.feedback import Label
 from larc.learner import Learner
 from larc.progress import Display
@@ -18,7 +17,6 @@ from larc.runs.engines import Files
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.runs.units import ModelUnit, do_all, hashes
-from larc.scoring import ask
 from larc.state import SlowState
 from larc.stream.experts import make_expert
 from larc.stream.prompter import make_prompter
@@ -26,6 +24,7 @@ from larc.stream.question import Labelled, Recorded
 from larc.stream.queue import split_streams
 from larc.stream.session import Session
 from larc.stream.strategies import Strategy
+from larc.studies.asking import check_questions
 from larc.studies.replay import (
     PredictionTable,
     SessionPlayer,
@@ -81,7 +80,12 @@ class Fit(StreamUnit):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Train one epoch on the labels that arrive in time, weighted by the stream's levels."""
         # Everything that will be asked: what cannot be scored is refused before any training.
-        _check(substrate, [*self.training, *self.late, *self.audit], self.settings)
+        asked = [*self.training, *self.late, *self.audit]
+        named = [
+            (f"{item.name!r} of {item.stream!r}", item.question.prompt, item.question.candidates)
+            for item in asked
+        ]
+        check_questions(substrate, named, self.settings.limits)
         labels = [
             Label(item.question.prompt, item.question.candidates, item.label)
             for item in self.training
@@ -153,18 +157,3 @@ def carry_out(
     do_all(run, audits, execution, display)
     written = hashes(run, audits, "predictions.parquet")
     run.record("predictions written", {"predictions": written})
-
-
-def _check(substrate: Substrate, items: Sequence[Recorded], settings: StreamSettings) -> None:
-    problems = []
-    for item in items:
-        try:
-            ask(substrate, item.question.prompt, item.question.candidates, settings.limits)
-        except LarcError as error:
-            problems.append(f"{item.name!r} of {item.stream!r}: {error}")
-    if problems:
-        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
-        raise LarcError(
-            f"{len(problems)} questions cannot be asked; change them, or --prompt-limit and "
-            f"--candidate-limit. {' '.join(problems[:_SHOWN])}{more}"
-        )

@@ -19,7 +19,8 @@ def own_tasks(settings: TaskSettings) -> TaskSet:
     if not settings.tasks:
         raise LarcError("no tasks were given; name a file with --tasks FILE.jsonl.")
     rows = read_objects(settings.tasks, _parsed)
-    training = [task for _, split, task in rows if split == "training"]
+    trained = [(number, task) for number, split, task in rows if split == "training"]
+    training = [task for _, task in trained]
     development = [(number, task) for number, split, task in rows if split == "development"]
     if not training or not development:
         raise LarcError(
@@ -33,6 +34,7 @@ def own_tasks(settings: TaskSettings) -> TaskSet:
         development=[_without_query(task) for _, task in development],
         names=[f"line {number}" for number, _ in development],
         open_queries=lambda: queries,
+        training_names=[f"line {number}" for number, _ in trained],
     )
 
 
