@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from larc.errors import LarcError, reason
-from larc.io.files import atomic_write
+from larc.io.files import atomic_write, read_whole
 from larc.io.states import whole
 
 KIND = "larc slow states"
@@ -114,7 +114,7 @@ def _config(path: Path) -> Any:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_whole(path)
     except FileNotFoundError as error:
         raise LarcError(f"{path} is missing; give a directory that holds slow states.") from error
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import reprlib
 import types
 from collections.abc import Iterable, Mapping
@@ -27,15 +28,16 @@ def setting(
     later: bool = False,
     earlier: Any = None,
     least: int | None = None,
+    most: int | None = None,
 ) -> Any:
     """Declare a field of a settings dataclass: its default, and the sentence shown for it.
 
     A ``free`` one changes no result, and may change while a run goes on. A ``later`` one came when
     there were runs already: a run is known by it only where it is not the default, so that older
     runs are still theirs. Where those runs did something else than the default, ``earlier`` is what
-    they did. A number, and each of several, is refused below ``least``.
+    they did. A number, and each of several, is refused below ``least`` and above ``most``.
     """
-    metadata = {"help": help, "free": free, "least": least}
+    metadata = {"help": help, "free": free, "least": least, "most": most}
     if later or earlier is not None:
         metadata["earlier"] = default if earlier is None else earlier
     return field(default=default, metadata=metadata)
@@ -77,7 +79,7 @@ def build(cls: type[S], values: Mapping[str, Any], base: S | None = None) -> S:
         name = str(raw).replace("-", "_")
         if name not in known:
             raise LarcError(f"there is no setting {raw!r}; {nearest(name, known)}")
-        checked[name] = convert(name, hints[name], value, known[name].metadata.get("least"))
+        checked[name] = _convert(name, hints[name], value, known[name])
     return replace(base, **checked) if base is not None else cls(**checked)  # type: ignore[type-var]  # a dataclass
 
 
@@ -88,18 +90,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}."
 
 
-def convert(name: str, hint: Any, value: Any, least: int | None = None) -> Any:
+def _convert(name: str, hint: Any, value: Any, item: Field[Any]) -> Any:
     """Return a value as the type that a field declares, or say what the field takes."""
+    least, most = item.metadata.get("least"), item.metadata.get("most")
     try:
         result = _converted(hint, value)
-        if least is not None and any(
-            n < least for n in (result if type(result) is tuple else [result])
-        ):
+        numbers = result if type(result) is tuple else [result]
+        if least is not None and any(n < least for n in numbers):
+            raise ValueError
+        if most is not None and any(n > most for n in numbers):
             raise ValueError
     except (TypeError, ValueError, OverflowError, RecursionError):
         # Not all of it: a few lines of YAML can stand for more than a machine holds.
         shown = reprlib.repr(value)
         takes = describe(hint) + ("" if least is None else f", {least} or more")
+        takes += "" if most is None else f", {most} or less"
         raise LarcError(f"setting {name!r} got {shown}; it takes {takes}.") from None
     return result
 
@@ -134,7 +139,9 @@ def _converted(hint: Any, value: Any) -> Any:
     if hint is float:
         if isinstance(value, bool):
             raise ValueError
-        return float(value)
+        if not math.isfinite(number := float(value)):
+            raise ValueError
+        return number
     if hint is str:
         if not isinstance(value, str):
             raise ValueError
@@ -153,7 +160,7 @@ def describe(hint: Any) -> str:
         return f"one of {', '.join(map(str, get_args(hint)))}"
     if origin is tuple:
         return f"values separated by commas, each {describe(get_args(hint)[0])}"
-    return {int: "a whole number", float: "a number", bool: "yes or no"}.get(hint, "a text")
+    return {int: "a whole number", float: "a finite number", bool: "yes or no"}.get(hint, "a text")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from larc.checks import instance
+from larc.checks import checked_path, instance
 from larc.errors import LarcError
 from larc.io.files import atomic_directory, atomic_write
 from larc.io.hashes import hash_json, hash_tensors
@@ -295,6 +295,15 @@ def read_slow(path: str | Path) -> SlowState:
     >>> read_slow(path).digest == slow.digest
     True
     """
-    if Path(path).is_dir():
+    path = checked_path(path)
+    if path.is_dir():
+        states = sorted(path.glob("units/*/slow.safetensors"))
+        if states:
+            raise LarcError(
+                f"{path} is a run; give one of its states, such as {states[0]}, or make a package "
+                f"of them with `larc package {path}`."
+            )
         return SlowState.from_pretrained(path)
+    if path.suffix == ".larc":
+        raise LarcError(f"{path} is a packed run; `larc unpack` it, and give one of its states.")
     return SlowState.from_bytes(read_content(path, SLOW_FILE), str(path))

@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     parts = ci.add_subparsers(title="parts", metavar="PART", required=True)
     base = command(parts, "baseline", "Predict jobs without a model: HEDGE4 alone.", _ci_baseline)
     base.add_argument("files", nargs="+", metavar="FILE", help="JSONL, Parquet or API answers")
-    base.add_argument("--json", action="store_true", help="answer in JSON")
+    base.add_argument("--json", action="store_true", help="answer in JSON, on one line")
     base.add_argument(
         "--renamed",
         action="append",
@@ -45,13 +45,18 @@ def _ci_baseline(arguments: argparse.Namespace) -> None:
     if len(renamed) < len(arguments.renamed):
         raise LarcError("--renamed takes OLD=NEW, two names of one repository.")
     jobs, accounting = read_jobs(arguments.files, renamed=renamed)
-    report = baseline(jobs, accounting)
-    if arguments.json:
-        print(report.to_json(), end="")
-        return
     rows = accounting.rows()
     reasons = accounting.left_out.items()
     left = ", ".join(f"{count} {reason}" for reason, count in reasons if count) or "none"
+    if not jobs:
+        raise LarcError(
+            f"{', '.join(arguments.files)} holds no job that could be predicted: {rows['read']} "
+            f"rows read, left out: {left}."
+        )
+    report = baseline(jobs, accounting)
+    if arguments.json:
+        print(report.to_line())
+        return
     print(f"{rows['read']} rows read, {rows['accepted']} accepted, left out: {left}")
     print(f"{'half-Brier loss':16}{'by commit':>12}{'by job':>12}")
     for name, losses in report.half_brier.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import sys
@@ -37,6 +38,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, one of those that ``larc --help`` lists."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows another
+            stream.reconfigure(errors="replace")
     parser = _parser()
     try:
         known = parser.parse_args(arguments)
@@ -47,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         check_distribution()
+        _check_texts(sys.argv[1:] if arguments is None else arguments)
         known.perform(known)
         sys.stdout.flush()
     except LarcError as error:
@@ -56,9 +61,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         again = shlex.join(["larc", *(sys.argv[1:] if arguments is None else arguments)])
         print(f"larc: interrupted; {known.stopped}: {again}", file=sys.stderr)
         return INTERRUPTED
+    except (PermissionError, NotADirectoryError) as error:  # of a file that no reader expected
+        print(f"larc: {error.filename} cannot be used ({error.strerror}).", file=sys.stderr)
+        return REFUSED
     except BrokenPipeError:  # whoever read the answer has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return OK
+
+
+def _check_texts(arguments: Sequence[str]) -> None:
+    """Refuse an argument of bytes that are no text here: no record could name such a file."""
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            shown = argument.encode("ascii", "backslashreplace").decode()
+            raise LarcError(
+                f"{shown} is no text in this locale; set LC_ALL=C.UTF-8 and PYTHONUTF8=1, or "
+                "rename it."
+            )
 
 
 def check_distribution() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +15,23 @@ from larc.errors import LarcError
 
 # What a file or directory is called until it is whole; a killed process may leave one behind.
 _ASIDE = re.compile(r"\..+\.\d+\.part")
+
+
+def read_whole(path: str | Path) -> bytes:
+    """Return what a file holds; what is no file, such as an endless device, is an `OSError`.
+
+    Examples
+    --------
+    >>> read_whole("/dev/zero")
+    Traceback (most recent call last):
+    ...
+    OSError: [Errno 22] it is no regular file: '/dev/zero'
+    """
+    # Not waiting: nobody may ever write to a pipe.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read()
 
 
 def atomic_write(path: str | Path, content: bytes) -> None:

@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from larc.errors import LarcError
-from larc.io.files import atomic_write
+from larc.io.files import atomic_write, read_whole
 from larc.io.hashes import hash_json, hash_tensors
 
 #: By the version they are for: what turns the facts of that version into those of the next.
@@ -127,7 +127,7 @@ def load_state(
 def read_content(path: str | Path, kind: str) -> bytes:
     """Return what a file holds, or say that none of that kind is there."""
     try:
-        return Path(path).read_bytes()
+        return read_whole(path)
     except FileNotFoundError as error:
         raise LarcError(f"there is no file {path}; give one that was saved as a {kind}.") from error
     except (OSError, ValueError) as error:

@@ -20,7 +20,9 @@ class ModelSettings:
     adapter: str = setting("", "A PEFT LoRA directory that becomes part of the frozen model.")
     device: str = setting("cpu", "Where the model runs.")
     dtype: str = setting("float32", "Its precision: float32 or bfloat16.")
-    threads: int = setting(2, "Threads a unit of work computes with; part of the numbers.", least=1)
+    threads: int = setting(
+        2, "Threads a unit of work computes with; part of the numbers.", least=1, most=256
+    )
     boundary: int = setting(0, "Where the residual is: 0 the input, k before layer k.", least=0)
     acts_on: str = setting(
         "", "A square weight of that layer to act on instead: self_attn.o_proj.", later=True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import tarfile
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from larc.errors import LarcError
+from larc.io.files import read_whole
 
 SUFFIX = ".larc"
 #: An archive that would unpack to more is refused: no run is that large.
@@ -48,7 +50,7 @@ class DirectoryStore:
         """Return a file's content, or say what is wrong with it."""
         path = self.root / name
         try:
-            return path.read_bytes()
+            return read_whole(path)
         except FileNotFoundError as error:
             raise LarcError(f"{path} is missing; this is not a whole run of larc.") from error
         except PermissionError as error:
@@ -59,12 +61,19 @@ class DirectoryStore:
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""
-        return (self.root / name).is_file()
+        path = self.root / name
+        try:
+            return path.is_file()
+        except OSError as error:
+            raise LarcError(f"{path} cannot be read ({error.strerror or error}).") from error
 
     def names(self) -> list[str]:
         """Return the names of all files, sorted; refuses what is neither file nor directory."""
         names = []
+        _check_readable(self.root)
         for path in sorted(self.root.rglob("*")):
+            if path.is_dir() and not path.is_symlink():
+                _check_readable(path)
             if path.is_symlink() or not (path.is_dir() or path.is_file()):
                 raise LarcError(f"{path} does not belong to the run: it is no file of its own.")
             if path.is_file():
@@ -74,6 +83,16 @@ class DirectoryStore:
     def below(self, name: str) -> DirectoryStore:
         """Return what is in one directory of it."""
         return DirectoryStore(self.root / name)
+
+
+def _check_readable(directory: Path) -> None:
+    """Refuse a directory that may not be listed: searching it would find nothing."""
+    try:
+        os.scandir(directory).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LarcError(f"{directory} cannot be read ({error.strerror or error}).") from error
 
 
 class ArchiveStore:
@@ -160,7 +179,7 @@ def archived_files(path: Path) -> Mapping[str, bytes]:
 @lru_cache(maxsize=32)
 def _archived(path: Path, changed: int, size: int) -> Mapping[str, bytes]:
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
     except OSError as error:
         raise LarcError(f"{path} cannot be read ({error.strerror or error}).") from error
     return unpacked(content, str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -26,6 +27,7 @@ def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> R
     """Carry a study out in a directory, or resume where it stopped; the run closes itself."""
     # What it is about first: what cannot be done is refused before a directory is made.
     check_extras(study)
+    check_out(out)
     settings = study.settle(_as_started(settings, out))
     subject = study.prepare(settings)
     with _no_trace(out):
@@ -36,6 +38,20 @@ def run_study(study: Study, settings: Any, out: Path, execution: Execution) -> R
             if not run.is_closed:
                 run.close()
     return run
+
+
+def check_out(out: Path) -> None:
+    """Refuse a place where no directory can be, before any work is done for it."""
+    try:
+        taken = not stat.S_ISDIR(out.stat().st_mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LarcError(
+            f"{out} cannot be a directory ({error.strerror or error}); choose another --out."
+        ) from error
+    if taken:
+        raise LarcError(f"{out} is no directory; choose another --out.")
 
 
 def _as_started(settings: Any, out: Path) -> Any:
@@ -73,6 +89,7 @@ def run_sweep(
 ) -> Run:
     """Carry out one run for every combination of the varied settings, below one directory."""
     check_extras(study)
+    check_out(out)
     settings = _as_started(settings, out)
     chosen = [(values, build(study.settings, values, settings)) for values in combinations(varied)]
     facts = {"study": study.kind, "base": identifying(settings), "varied": dict(varied)}
@@ -118,7 +135,11 @@ def _no_trace(out: Path) -> Iterator[None]:
     try:
         yield
     except LarcError:
-        if new and not any(p.is_file() and p != out / "config.json" for p in out.rglob("*")):
+        if (
+            new
+            and out.is_dir()
+            and not any(p.is_file() and p != out / "config.json" for p in out.rglob("*"))
+        ):
             (out / "config.json").unlink(missing_ok=True)
             for empty in sorted(out.rglob("*"), reverse=True):
                 empty.rmdir()

@@ -10,6 +10,7 @@ from safetensors import safe_open
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from larc.errors import LarcError, reason
+from larc.io.files import read_whole
 from larc.substrate.identity import identify
 
 CONFIG_FILE = "adapter_config.json"
@@ -57,15 +58,26 @@ def _check_config(directory: Path) -> None:
             )
     path = directory / CONFIG_FILE
     try:
-        config = json.loads(path.read_bytes())
+        config = json.loads(_read(path))
         # Other ways to start a LoRA change the frozen weights, or read files that it names.
         extras = {name: value for name, value in config.items() if name.endswith("_config")}
         plain = config["peft_type"] == "LORA" and not any(extras.values())
         plain = plain and isinstance(config.get("init_lora_weights", True), bool)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except LarcError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LarcError(f"{path} is damaged; get a whole copy of the adapter.") from error
     if not plain:
         raise LarcError(f"{path} describes no plain LoRA; give an adapter that is one.")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_whole(path)
+    except FileNotFoundError as error:
+        raise LarcError(f"{path} is missing; get a whole copy of the adapter.") from error
+    except OSError as error:
+        raise LarcError(f"{path} cannot be read ({error.strerror or error}).") from error
 
 
 def _check_lineage(
@@ -76,13 +88,15 @@ def _check_lineage(
     if not path.is_file():
         return
     try:
-        lineage = json.loads(path.read_bytes())
+        lineage = json.loads(_read(path))
         trained_on = lineage["substrate"]["weights"]
         # Adapters of version 0.1.0 do not say it.
         for name, digest in lineage.get("files", {}).items():
-            if hashlib.sha256((directory / name).read_bytes()).hexdigest() != digest:
-                raise ValueError(name)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if hashlib.sha256(_read(directory / name)).hexdigest() != digest:
+                raise KeyError(name)
+    except LarcError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LarcError(
             f"{directory} is not as it was trained; get a whole copy of the adapter."
         ) from error

@@ -24,7 +24,14 @@ def _refuse_constant(name: str) -> object:
 
 
 # NaN and the infinities are Python's own addition to JSON.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a field is given twice")
+    return row
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_once)
 
 
 def read_jobs(
