@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import torch
@@ -187,10 +188,11 @@ def chunks(
     """
     shapes = []
     for question in questions:
-        laid = _laid(substrate, question, layout)
+        parts = [_laid(substrate, part, layout) for part in _parts(substrate, question, layout)]
+        rows_of = [row for laid in parts for row in laid.rows]
         # Plain and packed rows take different masks, so they never share a call.
         shapes.append(
-            (bool(laid.rows[0].segments), max(len(row.tokens) for row in laid.rows), len(laid.rows))
+            (bool(rows_of[0].segments), max(len(row.tokens) for row in rows_of), len(rows_of))
         )
     chunk: list[int] = []
     rows = 0
@@ -215,7 +217,7 @@ def energies(
     owners: Sequence[int] | None = None,
     layout: Layout | None = None,
 ) -> list[Tensor]:
-    """Score questions in one physical batch; differentiable with respect to the factors.
+    """Score questions in one physical batch, or a large one in several; differentiable with respect to the factors.
 
     Parameters
     ----------
@@ -235,6 +237,58 @@ def energies(
     list of Tensor
         For each question its candidates' energies, float32.
     """
+    parts = [_parts(substrate, question, layout) for question in questions]
+    if all(len(several) == 1 for several in parts):
+        return _energies(substrate, questions, factors, boundary, owners, layout)
+    # A candidate's energy depends on no other candidate: parts of a question are questions.
+    flat = [part for several in parts for part in several]
+    owner_of = list(range(len(questions))) if owners is None else list(owners)
+    states = [owner for owner, several in zip(owner_of, parts, strict=True) for _ in several]
+    scores: list[Tensor] = [torch.empty(0)] * len(flat)
+    for chunk in chunks(substrate, flat, layout):
+        asked, mine = [flat[index] for index in chunk], [states[index] for index in chunk]
+        read = _energies(substrate, asked, factors, boundary, mine, layout)
+        for index, score in zip(chunk, read, strict=True):
+            scores[index] = score
+    ends = list(accumulate(map(len, parts), initial=0))
+    return [torch.cat(scores[start:end]) for start, end in pairwise(ends)]
+
+
+def _parts(
+    substrate: Substrate, question: EncodedQuestion, layout: Layout | None
+) -> list[EncodedQuestion]:
+    """Return a question as several of the same prompt, where one call of it would be too large.
+
+    A row's mask has the square of its length. So a row has no more than ``chunk_positions``, or
+    twice the prompt where that is more: then repeating the prompt at most doubles the positions.
+    """
+    if layout is not None:
+        return [question]
+    start, sizes = len(question.prompt), [len(tokens) - 1 for tokens in question.candidates]
+    most = max(substrate.chunk_positions, 2 * start + max(sizes))
+    if start + sum(sizes) <= most and substrate.packs(start + sum(sizes)):
+        return [question]
+    packs = substrate.packs(min(most, start + sum(sizes)))
+    parts: list[list[tuple[int, ...]]] = [[]]
+    length = start
+    for tokens, size in zip(question.candidates, sizes, strict=True):
+        taken = size if packs else start + max(sizes)  # a row of its own, padded
+        if parts[-1] and length + taken > most:
+            parts.append([])
+            length = start if packs else 0
+        parts[-1].append(tokens)
+        length += taken
+    return [EncodedQuestion(question.prompt, tuple(part)) for part in parts]
+
+
+def _energies(
+    substrate: Substrate,
+    questions: Sequence[EncodedQuestion],
+    factors: Factors,
+    boundary: int,
+    owners: Sequence[int] | None,
+    layout: Layout | None,
+) -> list[Tensor]:
     rows: list[Row] = []
     row_owners: list[int] = []
     laid_questions = [_laid(substrate, question, layout) for question in questions]

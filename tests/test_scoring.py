@@ -250,3 +250,42 @@ def test_log_probabilities_and_their_derivatives():
     assert torch.allclose(of(logits), logits.log_softmax(1).gather(1, tokens))
     assert torch.autograd.gradcheck(of, logits)
     assert torch.autograd.gradgradcheck(of, logits)
+
+
+def test_candidates_of_one_question_are_split_over_rows_where_that_pays(tiny, monkeypatch):
+    """A mask has the square of a row's length: 300 candidates of 30 tokens in one row are 80 MB."""
+    candidates = [f"{number:03} {'x' * 26}" for number in range(300)]
+    asked = ask(tiny, "Which of these? ", candidates)
+    lengths = []
+    logits = Substrate.logits
+
+    def noting(self, hidden, rows, *others):
+        lengths.append(hidden.shape[0] * hidden.shape[1])
+        return logits(self, hidden, rows, *others)
+
+    monkeypatch.setattr(Substrate, "logits", noting)
+    factors = random_factors(tiny, 1)
+    (scores,) = energies(tiny, [asked], factors)
+    assert len(lengths) > 1
+    assert max(lengths) <= tiny.chunk_positions
+    assert sum(lengths) < 1.2 * len(asked.packed.rows[0].tokens)
+    (whole,) = energies(tiny, [asked], factors, layout="packed")
+    assert torch.allclose(scores, whole, atol=1e-4)
+    # Every other question is one call, as it always was.
+    lengths.clear()
+    energies(tiny, [ask(tiny, "Which of these? ", candidates[:20])], factors)
+    assert len(lengths) == 1
+
+
+def test_a_large_question_is_learned_from_as_in_one_row(tiny):
+    candidates = [f"{number:03} {'x' * 20}" for number in range(120)]
+    losses = [number / 120 for number in range(120)]
+    slow = larc.SlowState.initial(tiny, seed=1)
+    wide = larc.load_substrate("tiny", chunk_positions=2**16)
+    moved = []
+    for substrate in (tiny, wide):
+        episode = larc.Learner(substrate, slow).begin()
+        episode.update(larc.CandidateLosses("Which? ", candidates, losses))
+        moved.append(episode.factors)
+    assert torch.allclose(moved[0].B, moved[1].B, atol=1e-5)
+    assert bool((moved[0].B != 0).any())

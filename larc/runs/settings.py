@@ -60,3 +60,9 @@ class Execution:
     workers: int = setting(1, "Units of work done side by side, each in a process.", least=1)
     engine: Literal["local", "ray"] = setting("local", "local, or ray for a Ray cluster.")
     address: str = setting("", "The Ray cluster's address; a local one by default.")
+
+    def __post_init__(self) -> None:
+        if self.address and self.engine != "ray":
+            raise LarcError("--address is a Ray cluster's; give --engine ray with it.")
+        if self.workers > 1 and self.engine == "ray":
+            raise LarcError("a Ray cluster has workers of its own; leave --workers out.")

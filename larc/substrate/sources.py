@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from larc.checks import checked_path, shown
 from larc.errors import LarcError, reason
 from larc.substrate.adapter import attach_adapter
 from larc.substrate.attention import share_keys
@@ -32,6 +35,7 @@ HUB_PRESETS = {
         "openbmb/MiniCPM5-1B-SFT", "a60b37f1fc409c54e1e337b0723aaac6f92dfec0", "bfloat16"
     ),
 }
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 PRESETS = ("tiny", "smollm2-135m", *HUB_PRESETS)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -85,6 +89,7 @@ def load_substrate(
     >>> load_substrate("tiny")
     Substrate('tiny', width=32, layers=4)
     """
+    checked_path(source, "the source of a model")
     if revision is not None and (str(source) in PRESETS or Path(source).exists()):
         raise LarcError(f"revision was given for {source}; only hub ids have revisions.")
     # Loading draws first weights that the loaded ones replace; nobody else's stream is touched.
@@ -134,6 +139,13 @@ def _model_and_tokenizer(
         return _from_pretrained(str(convert_gguf(path)), _as_dtype(dtype))
     if path.is_dir():
         return _from_pretrained(source, _as_dtype(dtype), trust=trust)
+    if not _HUB_ID.fullmatch(source):  # the Hub is asked for nothing that it cannot have
+        close = difflib.get_close_matches(source, PRESETS, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"the presets are {', '.join(PRESETS)}."
+        raise LarcError(
+            f"there is no model {shown(source)}: it is no preset, no directory and no id of the "
+            f"Hub (OWNER/NAME); {hint}"
+        )
     return _from_pretrained(source, _as_dtype(dtype), revision=revision, trust=trust)
 
 

@@ -16,6 +16,11 @@ RENAMED = {"apache/hadoop-ozone": "apache/ozone"}
 
 def audit_queue(settings: CISettings) -> Split:
     """Read the jobs and divide them into training and audit."""
+    if settings.synthetic and settings.jobs:
+        raise LarcError(
+            f"--jobs names files, and --synthetic {settings.synthetic} makes jobs up instead; give "
+            "--synthetic 0 with your files (the preset smoke has it at 60), or leave --jobs out."
+        )
     if settings.synthetic:
         jobs = synthetic_jobs(settings.synthetic, seed=20260929)
     elif settings.jobs:
