@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -42,6 +43,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, str], Entry] = {}
+        #: Rows that several candidates shared, and rows of a single one; of this process alone.
+        self.layouts: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
         self._operation = "other"
         self._since = time.perf_counter()
@@ -80,6 +83,7 @@ class Ledger:
     def clear(self) -> None:
         """Forget everything counted and begin a new clock."""
         self.entries.clear()
+        self.layouts.clear()
         self.seconds.clear()
         self._since = time.perf_counter()
 

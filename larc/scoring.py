@@ -217,7 +217,9 @@ def energies(
     owners: Sequence[int] | None = None,
     layout: Layout | None = None,
 ) -> list[Tensor]:
-    """Score questions in one physical batch, or a large one in several; differentiable with respect to the factors.
+    """Score questions in one physical batch, or a large one in several.
+
+    Differentiable with respect to the factors.
 
     Parameters
     ----------
@@ -270,7 +272,7 @@ def _parts(
         return [question]
     packs = substrate.packs(min(most, start + sum(sizes)))
     parts: list[list[tuple[int, ...]]] = [[]]
-    length = start
+    length = start if packs else 0
     for tokens, size in zip(question.candidates, sizes, strict=True):
         taken = size if packs else start + max(sizes)  # a row of its own, padded
         if parts[-1] and length + taken > most:

@@ -57,7 +57,7 @@ def test_settings_and_feedback_are_checked(make, message):
     [
         ({"rank": 0}, "rank of a residual is 0"),
         ({"rank": 1.5}, "rank of a residual is 1.5"),
-        ({"boundary": -1}, "boundary is -1"),
+        ({"boundary": -1}, "boundary -1 was asked for"),
         ({"boundary": 9}, "boundary 9 was asked for"),
         ({"updates": 1.5}, "updates is 1.5"),
         ({"updates": -1}, "updates is -1"),

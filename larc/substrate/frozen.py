@@ -94,7 +94,20 @@ class Substrate:
         self._checked: set[int] = set()
 
     def __repr__(self) -> str:
-        return f"Substrate({self.name!r}, width={self.width}, layers={self.layers})"
+        size = f"width={self.width}, layers={self.layers}"
+        return f"Substrate({self.name!r}, {size}, rows={self.rows!r})"
+
+    @property
+    def rows(self) -> str:
+        """How the candidates of a question are laid out, as far as it was tried.
+
+        ``shared`` by all of them, ``one per candidate`` where the model cannot take that, ``shared
+        up to`` so many tokens, or ``untried``.
+        """
+        good = [size for size, packs in self._packs.items() if packs]
+        if len(good) == len(self._packs):
+            return "shared" if good else "untried"
+        return f"shared up to {max(good)} tokens" if good else "one per candidate"
 
     @cached_property
     def identity(self) -> Identity:
@@ -147,7 +160,7 @@ class Substrate:
         """Refuse a boundary this model does not have; one that was good is not tried again."""
         if type(boundary) is int and boundary in self._checked:
             return
-        if not 0 <= whole_number(boundary, "the boundary") < self.layers:
+        if not 0 <= whole_number(boundary, "the boundary", least=-self.layers) < self.layers:
             raise LarcError(
                 f"boundary {boundary} was asked for; {self.name} has boundaries 0 (the input "
                 f"embeddings) to {self.layers - 1} (before the last layer)."
@@ -221,6 +234,7 @@ class Substrate:
             inputs = attention_inputs(rows, length, hidden.dtype, self.device)
             effective = sum(len(row.tokens) for row in rows)
             self.ledger.add("mixer", len(rows) * length, effective)
+            self.ledger.layouts["shared" if rows[0].segments else "single"] += len(rows)
             self.ledger.add("head", places.numel(), places.numel())
             return self._above[way](hidden, places, factors, **inputs)
 

@@ -87,7 +87,7 @@ def load_substrate(
     Examples
     --------
     >>> load_substrate("tiny")
-    Substrate('tiny', width=32, layers=4)
+    Substrate('tiny', width=32, layers=4, rows='untried')
     """
     checked_path(source, "the source of a model")
     if revision is not None and (str(source) in PRESETS or Path(source).exists()):
@@ -137,7 +137,7 @@ def _model_and_tokenizer(
         if not path.is_file():
             raise LarcError(f"there is no file {source}; give the path of a .gguf file.")
         return _from_pretrained(str(convert_gguf(path)), _as_dtype(dtype))
-    if path.is_dir():
+    if source and path.is_dir():
         return _from_pretrained(source, _as_dtype(dtype), trust=trust)
     if not _HUB_ID.fullmatch(source):  # the Hub is asked for nothing that it cannot have
         close = difflib.get_close_matches(source, PRESETS, n=1, cutoff=0.5)

@@ -13,7 +13,7 @@ from larc.substrate.sources import HUB_PRESETS
 def test_tiny_needs_nothing_and_is_always_the_same():
     one, other = larc.load_substrate("tiny"), larc.load_substrate("tiny")
     assert one.identity == other.identity
-    assert repr(one) == "Substrate('tiny', width=32, layers=4)"
+    assert repr(one) == "Substrate('tiny', width=32, layers=4, rows='untried')"
 
 
 def test_a_model_directory_gives_the_same_predictions(tmp_path, tiny):
