@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from larc.errors import LarcError
+from larc.checks import checked_path, instance
+from larc.errors import LarcError, reason
+from larc.generation import active
 from larc.io.files import atomic_directory
 from larc.io.states import load_state, whole
 from larc.learner import EPISODE_FILE, Episode
@@ -27,6 +30,8 @@ from larc.state import SlowState, read_slow
 from larc.substrate.adapter import LINEAGE_FILE
 from larc.substrate.fetching import quiet_unless_terminal
 from larc.substrate.frozen import Substrate
+from larc.substrate.shown import showing_none
+from larc.substrate.views import square_weight
 
 Form = Literal["peft", "merged"]
 
@@ -60,7 +65,7 @@ class Residual:
 def export_state(
     substrate: Substrate, state: SlowState | Episode | str | Path, out: str | Path, *, to: Form
 ) -> Exported:
-    """Write a state at the input boundary so that it can be used without this package.
+    """Write a state at the input, or on a weight, so that it can be used without this package.
 
     What is written is loaded again and compared with the state before it gets its name.
 
@@ -92,14 +97,20 @@ def export_state(
     >>> (done.out / "config.json").is_file(), done.difference < 1e-5
     (True, True)
     """
-    if to not in get_args(Form):
+    instance(substrate, "substrate", Substrate)
+    if to not in list(get_args(Form)):
         raise LarcError(
             f"a state cannot be exported to {to!r}; choose {' or '.join(get_args(Form))}."
         )
     residual = _checked(substrate, residual_of(state), to)
     write = _write_peft if to == "peft" else _write_merged
-    with atomic_directory(out) as directory, quiet_unless_terminal():
-        difference = _difference(substrate, residual, write(substrate, residual, directory))
+    try:
+        with atomic_directory(out) as directory, quiet_unless_terminal():
+            difference = _difference(substrate, residual, write(substrate, residual, directory))
+    except SafetensorError as error:  # how safetensors says that the disk is full
+        raise LarcError(
+            f"{out} could not be written ({reason(error)}); free some space."
+        ) from error
     return Exported(Path(out), to, difference)
 
 
@@ -108,7 +119,7 @@ def residual_of(state: SlowState | Episode | str | Path) -> Residual:
     if isinstance(state, Episode):
         state = replace(state.slow, factors=state.factors)
     if not isinstance(state, SlowState):
-        path = Path(state)
+        path = checked_path(state, "the state")
         if _says_episode(path):
             tensors, facts = load_state(path, EPISODE_FILE)
             with whole(path, EPISODE_FILE):
@@ -122,21 +133,19 @@ def _says_episode(path: Path) -> bool:
     """Whether a file calls itself an episode; if it is damaged, reading it will say so."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        return EPISODE_FILE.partition(",")[0].encode() in file.read(min(size, 2**20))
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            return EPISODE_FILE.partition(",")[0].encode() in file.read(min(size, 2**20))
+    except OSError as error:
+        raise LarcError(f"{path} could not be read ({error.strerror or error}).") from error
 
 
 def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
-    weight = residual.acts_on or substrate.acts_on
-    if weight:
-        raise LarcError(
-            f"this state acts on {weight}; only one on the residual stream can be exported."
-        )
-    if residual.boundary > 0:
+    if residual.boundary > 0 and not substrate.acts_on:
         raise LarcError(
             f"this state is before layer {residual.boundary}; only one at the input (boundary 0) "
-            "is a change of weights: use it with larc, or train one with --boundary 0."
+            "is a change of weights: use it with larc, or train one with --boundary 0 or --acts-on."
         )
     if residual.substrate != substrate.identity.digest:
         raise LarcError(
@@ -149,7 +158,7 @@ def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
             f"{substrate.name} has an adapter of its own, and one PEFT directory holds one "
             "adapter; export to merged, which takes both in."
         )
-    return Residual(residual.factors.to(substrate.device), 0, residual.substrate)
+    return replace(residual, factors=residual.factors.to(substrate.device))
 
 
 def _write_peft(substrate: Substrate, residual: Residual, directory: Path) -> Any:
@@ -160,8 +169,8 @@ def _write_peft(substrate: Substrate, residual: Residual, directory: Path) -> An
         raise LarcError(
             "an export to peft needs PEFT; install it with `pip install 'larc-lm[adapter]'`."
         ) from error
-    name, table = _embedding(substrate)
     factors = residual.factors
+    name, tensors = _lora(substrate, residual)
     # alpha = r: PEFT multiplies by alpha / r.
     config = LoraConfig(
         r=factors.rank,
@@ -169,13 +178,10 @@ def _write_peft(substrate: Substrate, residual: Residual, directory: Path) -> An
         target_modules=[name],
         task_type="CAUSAL_LM",
         inference_mode=True,
-        base_model_name_or_path=substrate.name,
+        base_model_name_or_path=_base_name(substrate),
+        fan_in_fan_out=bool(substrate.acts_on) and _is_transposed(substrate, residual),
     )
     config.save_pretrained(str(directory))
-    tensors = {
-        f"base_model.model.{name}.lora_embedding_A": factors.A @ table.float().T,
-        f"base_model.model.{name}.lora_embedding_B": factors.B,
-    }
     contiguous = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
     save_file(contiguous, directory / "adapter_model.safetensors", metadata={"format": "pt"})
     lineage = {"substrate": substrate.identity.parts, "residual": {"rank": factors.rank}}
@@ -187,13 +193,50 @@ def _write_peft(substrate: Substrate, residual: Residual, directory: Path) -> An
         return PeftModel.from_pretrained(copy.deepcopy(substrate.model), str(directory))
 
 
+def _lora(substrate: Substrate, residual: Residual) -> tuple[str, dict[str, Tensor]]:
+    """Return the module that a LoRA is of, and the LoRA's weights as PEFT names them."""
+    factors = residual.factors
+    if substrate.acts_on:
+        name = _weight_name(substrate, residual)
+        prefix = f"base_model.model.{name}"
+        return name, {f"{prefix}.lora_A.weight": factors.A, f"{prefix}.lora_B.weight": factors.B}
+    name, table = _embedding(substrate)
+    prefix = f"base_model.model.{name}"
+    return name, {
+        f"{prefix}.lora_embedding_A": factors.A @ table.float().T,
+        f"{prefix}.lora_embedding_B": factors.B,
+    }
+
+
+def _weight_name(substrate: Substrate, residual: Residual) -> str:
+    weight = square_weight(substrate.model, residual.boundary, substrate.acts_on)
+    named = substrate.model.named_modules()
+    return str(next(key for key, module in named if module is weight))
+
+
+def _is_transposed(substrate: Substrate, residual: Residual) -> bool:
+    """Whether the weight is kept as its transpose, as those of GPT-2 are."""
+    weight = square_weight(substrate.model, residual.boundary, substrate.acts_on)
+    return type(weight).__name__ == "Conv1D"
+
+
+def _base_name(substrate: Substrate) -> str:
+    """Return where `transformers` finds the model: its directory or hub id, and not a preset."""
+    source = str(substrate.model.name_or_path or substrate.name)
+    return str(Path(source).absolute()) if Path(source).is_dir() else source
+
+
 def _write_merged(substrate: Substrate, residual: Residual, directory: Path) -> Any:
     """Write the model, and return it as it is read back."""
-    from transformers import AutoModelForCausalLM
-
     model: Any = substrate.model
-    name, _ = _embedding(substrate)
     weights = _plain_weights(model)
+    if substrate.acts_on:
+        name = f"{_weight_name(substrate, residual)}.weight"
+        change = residual.factors.B @ residual.factors.A
+        change = change.T if _is_transposed(substrate, residual) else change
+        weights[name] = (weights[name].float() + change).to(weights[name].dtype)
+        return _written(substrate, model, weights, directory)
+    name, _ = _embedding(substrate)
     table = weights[f"{name}.weight"]
     head = next(
         key for key, module in model.named_modules() if module is model.get_output_embeddings()
@@ -205,7 +248,13 @@ def _write_merged(substrate: Substrate, residual: Residual, directory: Path) -> 
     plain.config = copy.deepcopy(model.config)
     for config in (plain.config, plain.config.get_text_config()):
         config.tie_word_embeddings = False
-    plain.save_pretrained(str(directory), state_dict=weights)
+    return _written(substrate, plain, weights, directory)
+
+
+def _written(substrate: Substrate, model: Any, weights: dict[str, Tensor], directory: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model.save_pretrained(str(directory), state_dict=weights)
     substrate.tokenizer.save_pretrained(str(directory))
     return AutoModelForCausalLM.from_pretrained(str(directory), dtype=substrate.dtype)
 
@@ -239,9 +288,11 @@ def _difference(substrate: Substrate, residual: Residual, loaded: Any) -> float:
     vocabulary = int(model.config.get_text_config().vocab_size)
     length = min(64, substrate.longest or 64)
     tokens = torch.linspace(0, vocabulary - 1, length, device=substrate.device).long()[None]
-    embedded = apply_residual(model.get_input_embeddings()(tokens), residual.factors)
-    live = model(inputs_embeds=embedded, use_cache=False).logits.float()
-    exported = loaded.to(substrate.device).eval()(input_ids=tokens, use_cache=False).logits.float()
+    with active(substrate, residual.boundary, lambda: residual.factors):
+        live = model(input_ids=tokens, use_cache=False).logits.float()
+    with showing_none():
+        loaded = loaded.to(substrate.device).eval()
+        exported = loaded(input_ids=tokens, use_cache=False).logits.float()
     difference = float((exported - live).square().mean().sqrt() / live.std())
     if not difference <= _TOLERANCE[substrate.dtype]:
         raise LarcError(

@@ -5,6 +5,8 @@ SmolLM2 get 1e-3. The residual itself moves them by more than one."""
 
 import copy
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -207,3 +209,63 @@ def test_a_model_that_does_more_with_its_embeddings_is_noticed(tmp_path):
     with pytest.raises(larc.LarcError, match="would differ from the state"):
         export_state(substrate, episode, tmp_path / "out", to="merged")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("to", ["peft", "merged"])
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_a_state_on_a_weight_is_a_plain_lora(tmp_path, to, boundary):
+    random_llama().save_pretrained(tmp_path / "base")
+    byte_tokenizer().save_pretrained(tmp_path / "base")
+    substrate = larc.load_substrate(tmp_path / "base", acts_on="self_attn.o_proj")
+    learner, episode = learned(substrate, boundary=boundary)
+    export_state(substrate, episode, tmp_path / "out", to=to)
+    ids = torch.arange(2, 60)[None]
+    loader = peft.AutoPeftModelForCausalLM if to == "peft" else AutoModelForCausalLM
+    with torch.no_grad():
+        logits = loader.from_pretrained(tmp_path / "out")(ids).logits
+    torch.testing.assert_close(logits, live_logits(learner, episode, ids), atol=2e-4, rtol=2e-4)
+    assert float((logits - substrate.model(ids).logits).abs().max()) > 0.1
+
+
+def test_peft_finds_the_base_model_of_an_export(tmp_path):
+    random_llama().save_pretrained(tmp_path / "base")
+    byte_tokenizer().save_pretrained(tmp_path / "base")
+    substrate = larc.load_substrate(tmp_path / "base")
+    learner, episode = learned(substrate)
+    export_state(substrate, episode, tmp_path / "out", to="peft")
+    ids = torch.arange(2, 60)[None]
+    with pytest.warns(UserWarning, match="tie_word_embeddings"), torch.no_grad():
+        logits = peft.AutoPeftModelForCausalLM.from_pretrained(tmp_path / "out")(ids).logits
+    torch.testing.assert_close(logits, live_logits(learner, episode, ids), atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.smollm2
+def test_peft_finds_a_preset(smollm2, tmp_path):
+    _, episode = learned(smollm2)
+    export_state(smollm2, episode, tmp_path / "out", to="peft")
+    named = json.loads((tmp_path / "out/adapter_config.json").read_text())
+    base = named["base_model_name_or_path"]
+    assert AutoTokenizer.from_pretrained(base).eos_token == smollm2.tokenizer.eos_token
+
+
+@pytest.mark.parametrize("to", ["peft", "merged"])
+def test_a_full_disk_is_told_and_leaves_nothing(tiny, tmp_path, to):
+    """The same as `run_limited` of the studies: files may not be larger than so many bytes."""
+    larc.SlowState.initial(tiny, seed=1).save_pretrained(tmp_path / "slow")
+    code = (
+        "import resource, signal, sys; from larc.cli import main;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); sys.exit(main(sys.argv[1:]))"
+    )
+    line = ["export", tmp_path / "slow", "--to", to, "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, line), "--substrate", "tiny"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "could not be written" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["slow"]

@@ -107,9 +107,6 @@ def test_a_state_of_a_weight_fits_nowhere_else(corrected, tmp_path):
     for other in ("", *(name for name in WEIGHTS if name != corrected.acts_on)):
         with pytest.raises(larc.LarcError, match="use a state made on this substrate"):
             larc.Learner(larc.load_substrate("tiny", acts_on=other), slow)
-    at_input = larc.SlowState.initial(corrected, seed=1)
-    with pytest.raises(larc.LarcError, match="only one on the residual stream"):
-        larc.export_state(corrected, at_input, tmp_path / "out", to="merged")
 
 
 def test_what_cannot_be_acted_on_is_refused():

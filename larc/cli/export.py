@@ -30,6 +30,9 @@ def add(commands: Commands) -> None:
     export.add_argument(
         "--dtype", default="float32", metavar="TEXT", help="its precision [float32]"
     )
+    export.add_argument(
+        "--acts-on", default="", metavar="TEXT", help="the weight it acts on, if any"
+    )
     export.add_argument("--json", action="store_true", help="answer in JSON")
 
 
@@ -38,7 +41,10 @@ def _export(arguments: argparse.Namespace) -> None:
     from larc.substrate import load_substrate
 
     substrate = load_substrate(
-        arguments.substrate, adapter=arguments.adapter, dtype=arguments.dtype
+        arguments.substrate,
+        adapter=arguments.adapter,
+        dtype=arguments.dtype,
+        acts_on=arguments.acts_on,
     )
     done = export_state(substrate, arguments.state, arguments.out, to=arguments.to)
     if arguments.json:
