@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from larc.checks import checked_path, instance, whole_number
 from larc.errors import LarcError, reason
 from larc.io.files import atomic_write, read_whole
 from larc.io.states import whole
@@ -52,6 +53,9 @@ def read_layout(
     source: str | Path, *, seed: int | None = None, revision: str | None = None
 ) -> tuple[str, dict[str, Any], bytes]:
     """Return the name, what is said about it and the content of one state; the first by default."""
+    instance(revision, "revision", (str, type(None)))
+    if seed is not None:
+        seed = whole_number(seed, "the seed")
     directory = find(source, revision)
     path = directory / CONFIG
     config = _config(path)
@@ -77,6 +81,7 @@ def read_layout(
 
 def find(source: str | Path, revision: str | None) -> Path:
     """Return a directory as it is, or bring a repository of the Hub to this machine."""
+    source = checked_path(source, "the source")
     if Path(source).is_dir():
         if revision is not None:
             raise LarcError(f"revision was given for {source}; only hub ids have revisions.")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from larc.checks import whole_number
+from larc.checks import shown, whole_number
 from larc.errors import LarcError
 
 INITIAL_DEVIATION = 0.02
@@ -137,6 +137,8 @@ def initial_factors(width: int, rank: int, seed: int) -> Factors:
     (True, True)
     """
     rank = whole_number(rank, "the rank of a residual", least=1)
+    if rank > 2**16:
+        raise LarcError(f"the rank of a residual is {shown(rank)}; give 65536 or less.")
     seed = checked_seed(seed)
     stream = np.random.default_rng(seed)
     draws = stream.standard_normal((rank, width), dtype=np.float32)

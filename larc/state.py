@@ -241,6 +241,8 @@ class SlowState:
         revision
             The hub revision; only for hub ids.
         """
+        if substrate is not None:
+            instance(substrate, "substrate", Substrate)
         name, about, content = read_layout(source, seed=seed, revision=revision)
         slow = SlowState.from_bytes(content, name)
         if about != slow.about:

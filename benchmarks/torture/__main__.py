@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100, help="of running processes [100]")
     parser.add_argument("--flips", type=int, default=10_000, help="changes of files [10000]")
     parser.add_argument("--inputs", type=int, default=20_000, help="damaged inputs [20000]")
+    parser.add_argument("--calls", type=int, default=10_000, help="wrong arguments [10000]")
     parser.add_argument("--seed", type=int, default=1, help="draws all of them [1]")
     given = parser.parse_args()
     began = time.monotonic()
@@ -29,6 +30,7 @@ def main() -> int:
 
     directory = Path(tempfile.mkdtemp(prefix="larc-torture-"))
     problems = torture(directory, given.kills, given.flips, given.inputs, given.seed, say)
+    problems += wrong_arguments(directory / "calls", given.calls, given.seed, say)
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
@@ -69,6 +71,20 @@ def torture(
     print(f"inputs tried: {fed.tried} ({fed.refused} refused, {len(fed.problems)} mistaken)")
     print(f"records lost: {killed.lost}")
     return [*killed.problems, *flipped.missed, *fed.problems]
+
+
+def wrong_arguments(
+    directory: Path, calls: int, seed: int, say: Callable[[str], None]
+) -> list[str]:
+    """Call everything public with wrong arguments; returns what went wrong."""
+    from benchmarks.torture.arguments import Called, call_all
+
+    called = Called()
+    call_all(directory, calls, seed, called, say)
+    print(
+        f"calls tried: {called.tried} ({called.refused} refused, {len(called.problems)} problems)"
+    )
+    return called.problems
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from larc.checks import checked_path
 from larc.errors import LarcError
 
 # What a file or directory is called until it is whole; a killed process may leave one behind.
@@ -45,7 +46,7 @@ def atomic_write(path: str | Path, content: bytes) -> None:
     ...     (Path(directory) / "a").read_bytes()
     b'all of it'
     """
-    path = Path(path)
+    path = checked_path(path)
     aside = _aside(path)
     try:
         try:
@@ -81,7 +82,7 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     ...     sorted(child.name for child in Path(directory).rglob("*"))
     ['a', 'new']
     """
-    path = Path(path)
+    path = checked_path(path)
     if path.is_symlink() or path.exists():
         raise LarcError(f"{path} exists already; remove it or choose another directory.")
     aside = _aside(path)

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from larc.checks import checked_path
 from larc.errors import LarcError
 from larc.io.files import atomic_write, read_whole
 from larc.io.hashes import hash_json, hash_tensors
@@ -126,6 +127,7 @@ def load_state(
 
 def read_content(path: str | Path, kind: str) -> bytes:
     """Return what a file holds, or say that none of that kind is there."""
+    path = checked_path(path, "the file")
     try:
         return read_whole(path)
     except FileNotFoundError as error:

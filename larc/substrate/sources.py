@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from larc.checks import checked_path, shown
+from larc.checks import checked_path, instance, shown
 from larc.errors import LarcError, reason
 from larc.substrate.adapter import attach_adapter
 from larc.substrate.attention import share_keys
@@ -90,6 +90,14 @@ def load_substrate(
     Substrate('tiny', width=32, layers=4, rows='untried')
     """
     checked_path(source, "the source of a model")
+    instance(device, "device", (str, torch.device))
+    instance(dtype, "dtype", (str, torch.dtype, type(None)))
+    instance(revision, "revision", (str, type(None)))
+    instance(acts_on, "acts_on", str)
+    for name, value in (("checkpointing", checkpointing), ("trust_remote_code", trust_remote_code)):
+        instance(value, name, bool)
+    if adapter is not None:
+        checked_path(adapter, "the adapter")
     if revision is not None and (str(source) in PRESETS or Path(source).exists()):
         raise LarcError(f"revision was given for {source}; only hub ids have revisions.")
     # Loading draws first weights that the loaded ones replace; nobody else's stream is touched.
