@@ -68,7 +68,7 @@ def check_distribution() -> None:
     except PackageNotFoundError:
         return
     # Version 0.1 of this project had that name too, and may be left from an earlier checkout.
-    summary = metadata["Summary"] if "Summary" in metadata else ""
+    summary = metadata["Summary"] if "Summary" in metadata else ""  # noqa: SIM401  # no get there
     if metadata["Name"] == "larc" and _OWN not in summary:
         raise LarcError(
             "the package `larc` of the registry is another project and is installed too; run "
