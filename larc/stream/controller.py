@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from larc.errors import LarcError
 from larc.io.states import load_state, whole
 from larc.learner import Update
+from larc.stream.checks import checked_questions, of_type, without_labels
 from larc.stream.experts import Expert
 from larc.stream.mixing.bounds import Bound
 from larc.stream.mixing.forecaster import (
@@ -30,6 +33,7 @@ from larc.stream.mixing.forecaster import (
 )
 from larc.stream.mixing.sleep import SleepSettings
 from larc.stream.mixing.trust import Trust
+from larc.stream.plans import Answers, LearningPlan, ReadPlan
 from larc.stream.question import Labelled, LabelValue, Question, Recorded, labels_of
 from larc.stream.session import SESSION_FILE, SESSION_UPGRADES, Session
 
@@ -42,6 +46,24 @@ class Answer:
 
     forecast: Forecast
     said: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class ControllerReadPlan:
+    """Questions to be answered by a controller: made by `Controller.plan`."""
+
+    controller: Controller = field(repr=False)
+    part: ReadPlan
+    told: Mapping[str, Any] = field(repr=False)
+    contexts: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class ControllerLearningPlan:
+    """Labels to be learned by a controller: made by `Controller.plan_learning`."""
+
+    controller: Controller = field(repr=False)
+    part: LearningPlan
 
 
 class Controller:
@@ -79,7 +101,7 @@ class Controller:
         experts: Sequence[str | Expert] = (),
         settings: ForecasterSettings | None = None,
     ) -> None:
-        self.session = session
+        self.session = of_type(session, Session, "session")
         self.experts: tuple[Expert, ...] = tuple(e for e in experts if not isinstance(e, str))
         #: Experts whose probabilities are given with every question.
         self.given = tuple(expert for expert in experts if isinstance(expert, str))
@@ -115,53 +137,127 @@ class Controller:
         contexts
             What trust in a predictor may depend on, one for each question: a workflow, say.
         """
-        questions = [q.question if isinstance(q, Recorded) else q for q in questions]
-        said = said or {}
+        with self.session.lock:
+            plan = self.plan(without_labels(questions), said, contexts)
+            reads = self.session.learner.read_many(plan.part.requests, refusals="return")
+            return self.commit(plan, reads)
+
+    def plan(
+        self,
+        questions: Sequence[Question],
+        said: Said | None = None,
+        contexts: Sequence[str] = (),
+    ) -> ControllerReadPlan:
+        """Return what it takes to answer questions; nothing is asked before `commit`.
+
+        `larc.stream.plans` says how plans of many controllers share a batch.
+        """
+        with self.session.lock:
+            asked = checked_questions(questions)
+            told = self._told(asked, said or {})
+            if isinstance(contexts, str) or (contexts and len(contexts) != len(asked)):
+                raise LarcError("there is a context for some questions only; give one for each.")
+            part = self.session.plan(asked, only=self.awake)
+            return ControllerReadPlan(self, part, told, tuple(contexts) or ("",) * len(asked))
+
+    def _told(self, questions: Sequence[Question], said: Said) -> dict[str, Any]:
+        """Return what experts say, refusing what is missing or no probabilities."""
         if set(said) != set(self.given) or any(len(s) != len(questions) for s in said.values()):
             raise LarcError(
                 f"the experts {list(self.given)} each answer every question; "
                 f"answers of {sorted(said)} were given."
             )
-        if contexts and len(contexts) != len(questions):
-            raise LarcError("there is a context for some questions only; give one for each.")
-        by_expert: dict[str, Any] = dict(said)
+        told: dict[str, Any] = dict(said)
         for expert in self.experts:
-            by_expert |= expert.ask(questions)
+            told |= expert.ask(questions)
         for number, question in enumerate(questions):
-            if by_expert:  # refused before anything is asked
+            if told:  # refused before anything is asked
                 check_probabilities(
-                    [rows[number] for rows in by_expert.values()], len(question.candidates)
+                    [rows[number] for rows in told.values()], len(question.candidates)
                 )
-        answers = {**self.session.ask(questions, only=self.awake), **by_expert}
-        results = []
-        for number, question in enumerate(questions):
-            policies = {name: np.asarray(rows[number]) for name, rows in answers.items()}
-            context = contexts[number] if contexts else ""
-            forecast = self.forecaster.predict(question.name, policies, context)
-            results.append(Answer(forecast, policies))
-        return results
+        return told
 
     def learn(self, labels: Mapping[str, LabelValue]) -> dict[str, Update]:
         """Take in labels that arrive together: states that are awake learn, then trust does.
 
-        All of it is learned or, if anything is refused, nothing is.
+        All of it is learned or, if anything is refused, nothing is: by the states, the prompter,
+        the experts and trust.
         """
-        values = self.session.checked(labels)
-        for name, value in values.items():
-            if not isinstance(value, int):
-                raise LarcError(
-                    f"the label of {name!r} is a list of losses; a controller judges by the index "
-                    "or the text of the right candidate."
-                )
-        outcomes = {name: value for name, value in values.items() if isinstance(value, int)}
-        labelled = [Labelled(self.session.pending[n].question, v) for n, v in outcomes.items()]
-        updates = self.session.learn(outcomes, only=self.awake)
+        with self.session.lock:
+            plan = self.plan_learning(labels)
+            moved = self.session.learner.update_many(plan.part.requests, refusals="return")
+            return self.commit(plan, moved)
+
+    def plan_learning(self, labels: Mapping[str, LabelValue]) -> ControllerLearningPlan:
+        """Return what it takes to learn labels; nothing is learned before `commit`."""
+        with self.session.lock:
+            for name, value in self.session.checked(labels).items():
+                if not isinstance(value, int):
+                    raise LarcError(
+                        f"the label of {name!r} is a list of losses; a controller judges by the "
+                        "index or the text of the right candidate."
+                    )
+            part = self.session.plan_learning(labels, only=self.awake)
+            return ControllerLearningPlan(self, part)
+
+    @overload
+    def commit(
+        self, plan: ControllerReadPlan, results: Sequence[Tensor | LarcError]
+    ) -> list[Answer]: ...
+
+    @overload
+    def commit(
+        self, plan: ControllerLearningPlan, results: Sequence[Update | LarcError]
+    ) -> dict[str, Update]: ...
+
+    def commit(
+        self, plan: ControllerReadPlan | ControllerLearningPlan, results: Sequence[Any]
+    ) -> list[Answer] | dict[str, Update]:
+        """Take in what was computed for a plan of this controller, all of it or nothing.
+
+        Parameters and refusals are those of `Session.commit`.
+        """
+        if not isinstance(plan, ControllerReadPlan | ControllerLearningPlan) or (
+            plan.controller is not self
+        ):
+            raise LarcError("this is no plan of this controller; commit what it planned itself.")
+        with self.session.lock, self.session.committing(plan.part, results) as done:
+            trust = self.forecaster.state()
+            learns = isinstance(plan, ControllerLearningPlan)
+            remembered = [deepcopy(expert.state()) for expert in self.experts] if learns else []
+            try:
+                if isinstance(plan, ControllerReadPlan):
+                    return self._forecasts(plan, done)
+                self._judge(plan.part)
+                updates: dict[str, Update] = done
+                return updates
+            except BaseException:
+                self.forecaster = Forecaster.from_state(trust)
+                for expert, state in zip(self.experts, remembered, strict=learns):
+                    expert.restore(state)
+                raise
+
+    def _forecasts(self, plan: ControllerReadPlan, answers: Answers) -> list[Answer]:
+        told = {**answers, **plan.told}
+        forecasts = []
+        for number, (question, context) in enumerate(
+            zip(plan.part.questions, plan.contexts, strict=True)
+        ):
+            policies = {name: np.asarray(rows[number]) for name, rows in told.items()}
+            forecast = self.forecaster.predict(question.name, policies, context)
+            forecasts.append(Answer(forecast, policies))
+        return forecasts
+
+    def _judge(self, plan: LearningPlan) -> None:
+        """Let experts and trust learn."""
+        outcomes = {name: value for name, value in plan.values.items() if isinstance(value, int)}
+        pending = self.session.pending
+        labelled = [Labelled(pending[name].question, v) for name, v in outcomes.items()]
+        for expert in self.experts:
+            expert.learn(labelled)
         # Held history was never asked, so nobody is judged by it.
         asked = set(self.forecaster.pending)
         self.forecaster.learn([(name, v) for name, v in outcomes.items() if name in asked])
-        for expert in self.experts:
-            expert.learn(labelled)
-        return updates
 
     def arrive(self, items: Sequence[Recorded]) -> dict[str, Update]:
         """Learn from a replay's items; deprecated: call `learn` with labels by name."""
@@ -175,9 +271,11 @@ class Controller:
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come, such as cancelled jobs."""
-        names = set(names)
-        self.session.drop(names)
-        self.forecaster.drop(names & set(self.forecaster.pending))  # held history is not there
+        with self.session.lock:
+            dropped = names if isinstance(names, str) else set(names)  # a text is refused there
+            self.session.drop(dropped)
+            # Held history is not there.
+            self.forecaster.drop(set(dropped) & set(self.forecaster.pending))
 
     def bound(self) -> Bound:
         """Return the most by which the controller's loss so far can exceed any predictor's.
