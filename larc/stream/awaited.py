@@ -49,6 +49,19 @@ class SessionLimits:
                     f"the limit {field.name} is {value!r}; give a whole number of bytes, 0 or more."
                 )
 
+    def check(self, pending: int, total: int, put: Mapping[str, Pending]) -> None:
+        """Refuse questions that do not fit beside what is held already."""
+        more = sum(question.size for question in put.values())
+        for name, size, limit in (
+            ("pending", pending + more, self.pending),
+            ("total", total + more, self.total),
+        ):
+            if size > limit:
+                raise SessionFull(
+                    f"a session would hold {size} bytes, over its {name} limit of {limit}; "
+                    "everything up to here is kept: raise the limit and carry on."
+                )
+
 
 class SessionFull(LarcError):
     """A limit of a session was reached; nothing was lost, and a larger limit carries on."""
@@ -69,10 +82,23 @@ class Pending:
 
 
 class PastLabel(NamedTuple):
-    """A label that was learned, with the candidates it chose among."""
+    """A label that was learned, with the candidates it chose among.
+
+    Attributes
+    ----------
+    candidates, value
+        What there was to choose, and what was right.
+    corrections
+        Labels that came before and were wrong, the first one first.
+    """
 
     candidates: tuple[str, ...]
     value: LabelIs
+    corrections: tuple[LabelIs, ...] = ()
+
+    def corrected(self, value: LabelIs) -> PastLabel:
+        """Return it with another label."""
+        return PastLabel(self.candidates, value, (*self.corrections, self.value))
 
     @property
     def shown(self) -> str | tuple[float, ...]:
@@ -81,7 +107,8 @@ class PastLabel(NamedTuple):
 
     def size(self, name: str) -> int:
         """Bytes of the name, the candidates and the label."""
-        numbers = 1 if isinstance(self.value, int) else len(self.value)
+        values = (self.value, *self.corrections)
+        numbers = sum(1 if isinstance(value, int) else len(value) for value in values)
         return sum(len(text.encode()) for text in (name, *self.candidates)) + 8 * numbers
 
 
@@ -107,6 +134,9 @@ class LabelMemory(Mapping[str, PastLabel]):
         self.forget(name)
         self._labels[name] = label
         self.size += label.size(name)
+        self._trim()
+
+    def _trim(self) -> None:
         while self.size > self.limit:
             self.forget(next(iter(self._labels)))
 
@@ -114,6 +144,7 @@ class LabelMemory(Mapping[str, PastLabel]):
         """Put another label where one is, as old as that."""
         self.size += label.size(name) - self._labels[name].size(name)
         self._labels[name] = label
+        self._trim()
 
     def forget(self, name: str) -> None:
         """Forget a label, if it is there."""

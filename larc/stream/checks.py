@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from larc.errors import ConflictingLabel, DuplicateLabel, LarcError, NeverAsked
@@ -75,18 +75,42 @@ def checked_starts(starts: Any) -> Mapping[str, SlowState]:
     return starts
 
 
-def check_puts(strategy: Strategy, question: Question, prompts: Mapping[str, str]) -> None:
-    """Refuse a question that a strategy cannot be asked."""
-    if strategy.view not in prompts:
-        raise LarcError(
-            f"strategy {strategy.name!r} reads the view {strategy.view!r}, and the prompter has "
-            f"{', '.join(prompts)}; give one of those."
-        )
-    if strategy.offsets and len(strategy.offsets) != len(question.candidates):
-        raise LarcError(
-            f"strategy {strategy.name!r} has {len(strategy.offsets)} offsets, and "
-            f"{question.name!r} has {len(question.candidates)} candidates."
-        )
+def among(strategies: tuple[Strategy, ...], only: Collection[str] | None) -> tuple[Strategy, ...]:
+    """Return the strategies of some names, or all."""
+    if only is None:
+        return strategies
+    names = [strategy.name for strategy in strategies]
+    if isinstance(only, str) or not isinstance(only, Iterable):
+        raise LarcError(f"only={only!r} was given; give a list of strategies' names.")
+    for name in only:
+        if name not in names:
+            raise LarcError(f"there is no strategy {name!r}; give some of {', '.join(names)}.")
+    return tuple(strategy for strategy in strategies if strategy.name in only)
+
+
+def check_new(pending: Mapping[str, Any], name: str) -> None:
+    """Refuse a question whose name is awaited already."""
+    if name in pending:
+        raise LarcError(f"{name!r} is asked already; name each question differently.")
+
+
+def checked_prompts(
+    prompter: Prompter, question: Question, strategies: Sequence[Strategy]
+) -> dict[str, str]:
+    """Return a question's prompts, refusing one that a strategy cannot be asked."""
+    prompts = dict(prompter.prompts(question))
+    for strategy in strategies:
+        if strategy.view not in prompts:
+            raise LarcError(
+                f"strategy {strategy.name!r} reads the view {strategy.view!r}, and the prompter "
+                f"has {', '.join(prompts)}; give one of those."
+            )
+        if strategy.offsets and len(strategy.offsets) != len(question.candidates):
+            raise LarcError(
+                f"strategy {strategy.name!r} has {len(strategy.offsets)} offsets, and "
+                f"{question.name!r} has {len(question.candidates)} candidates."
+            )
+    return prompts
 
 
 def checked_label(
@@ -118,6 +142,21 @@ def checked_label(
         f"another label of {name!r} arrived, {label!r} and not {past.shown!r}; if the first was "
         "wrong, call correct.",
     )
+
+
+def checked_correction(
+    name: str,
+    label: LabelValue,
+    pending: Mapping[str, Pending],
+    labelled: Mapping[str, PastLabel],
+) -> LabelIs:
+    """Return the right label of a name that was labelled otherwise; refusals say why not."""
+    if name in pending:
+        raise LarcError(f"the label of {name!r} is still awaited; learn it.")
+    try:
+        return checked_label(name, label, pending, labelled)
+    except ConflictingLabel:
+        return resolved(name, labelled[name].candidates, label)
 
 
 def without_labels(questions: Sequence[Any]) -> list[Question]:

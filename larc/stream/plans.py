@@ -47,7 +47,7 @@ from larc.residual import Factors
 from larc.stream.awaited import Pending
 from larc.stream.question import LabelIs, Question
 from larc.stream.strategies import Strategy
-from larc.stream.strategy_steps import shrunk, with_offsets
+from larc.stream.strategy_steps import feedback_of, shrunk, with_offsets
 
 if TYPE_CHECKING:
     from larc.stream.session import Session
@@ -187,6 +187,27 @@ def compute(learner: Learner, plans: Sequence[ReadPlan | LearningPlan | Plan]) -
     return results
 
 
+def planned_learning(
+    session: Session,
+    states: Mapping[str, Episode],
+    batch: Mapping[str, Pending],
+    values: Mapping[str, LabelIs],
+    learning: tuple[Strategy, ...],
+) -> LearningPlan:
+    """Return what it takes for some strategies to learn labels from these states."""
+    forks: dict[str, Episode] = {}
+    requests = []
+    for strategy in learning:
+        fork = forks[strategy.name] = states[strategy.name].fork()
+        if strategy.retention == "latest":
+            fork.forget()
+        requests.append(
+            (fork, [feedback_of(strategy, fork, batch[n], v) for n, v in values.items()])
+        )
+    starts = {name: (fork.factors, fork.step) for name, fork in forks.items()}
+    return LearningPlan(session, values, learning, forks, starts, tuple(requests), session.point)
+
+
 def check_results(plan: ReadPlan | LearningPlan, results: Sequence[Any]) -> None:
     """Raise what was refused of a plan, and refuse results that are not of it."""
     for number, result in enumerate(results):
@@ -216,7 +237,7 @@ def answers_of(plan: ReadPlan, results: Sequence[Tensor]) -> Answers:
     return answers
 
 
-def moves_of(plan: LearningPlan, results: Sequence[Update]) -> dict[str, tuple[Factors, Update]]:
+def moves_of(plan: LearningPlan, results: Sequence[Any]) -> dict[str, tuple[Factors, Update]]:
     """Return where each strategy gets to: where its fork is, or a part of the way."""
     moves = {}
     for strategy, update in zip(plan.strategies, results, strict=True):

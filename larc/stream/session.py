@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
@@ -19,44 +17,50 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from torch import Tensor
 
-from larc.errors import LarcError, StalePlan
+from larc.errors import LarcError
 from larc.learner import Episode, Learner, Update
 from larc.residual import checked_seed
 from larc.state import SlowState
-from larc.stream.awaited import LabelMemory, PastLabel, Pending, SessionFull, SessionLimits
+from larc.stream.awaited import LabelMemory, Pending, SessionFull, SessionLimits
 from larc.stream.checks import (
-    check_puts,
+    among,
+    check_new,
+    checked_correction,
     checked_label,
     checked_prompter,
+    checked_prompts,
     checked_questions,
     checked_starts,
     checked_strategies,
     of_type,
     without_labels,
 )
+from larc.stream.commits import committing
+from larc.stream.log import (
+    Correction,
+    LearningLog,
+    relearn,
+)
 from larc.stream.plans import (
     Answers,
     LearningPlan,
     ReadPlan,
-    answers_of,
-    check_results,
-    moves_of,
+    planned_learning,
 )
 from larc.stream.prompter import Prompter
 from larc.stream.question import (
     LabelIs,
-    Labelled,
     LabelValue,
     Question,
     Recorded,
     labels_of,
 )
-from larc.stream.saving import SESSION_FILE, SESSION_UPGRADES, restore_session, save_session
+from larc.stream.saving import NOTES, SESSION_FILE, SESSION_UPGRADES, SessionFile, json_part
 from larc.stream.strategies import Strategy
-from larc.stream.strategy_steps import feedback_of, rule_of, with_offsets
+from larc.stream.strategy_steps import rule_of, with_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 __all__ = [
     "SESSION_FILE",
@@ -128,9 +132,11 @@ class Session:
         self.limits = of_type(limits or SessionLimits(), SessionLimits, "limits")
         self.pending: dict[str, Pending] = {}
         self.labelled = LabelMemory(self.limits.labelled)
+        self.log = LearningLog(self.limits.log)
         self.events = 0
         #: Grows whenever states change; a plan made before that is stale.
         self.point = 0
+        self.file = SessionFile()
         #: Held while anything is read or changed here; see `larc.stream.plans`.
         self.lock = RLock()
         seed = checked_seed(seed)
@@ -178,7 +184,7 @@ class Session:
         with self.lock:
             asked = checked_questions(questions)
             put = self._put(asked)
-            strategies = self._among(only)
+            strategies = among(self.strategies, only)
             requests = [
                 (self.episodes[one.name], put[q.name].prompts[one.view], q.candidates)
                 for one in strategies
@@ -239,26 +245,10 @@ class Session:
         with self.lock:
             values = self.checked(labels)
             batch = {name: self.pending[name] for name in values}
-            return self._plan_batch(batch, values, only)
-
-    def _plan_batch(
-        self,
-        batch: Mapping[str, Pending],
-        values: Mapping[str, LabelIs],
-        only: Collection[str] | None,
-    ) -> LearningPlan:
-        learning = tuple(strategy for strategy in self._among(only) if strategy.learns)
-        forks: dict[str, Episode] = {}
-        requests = []
-        for strategy in learning:
-            fork = forks[strategy.name] = self.episodes[strategy.name].fork()
-            if strategy.retention == "latest":
-                fork.forget()
-            requests.append(
-                (fork, [feedback_of(strategy, fork, batch[n], v) for n, v in values.items()])
+            learning = tuple(
+                strategy for strategy in among(self.strategies, only) if strategy.learns
             )
-        starts = {name: (fork.factors, fork.step) for name, fork in forks.items()}
-        return LearningPlan(self, values, learning, forks, starts, tuple(requests), self.point)
+            return planned_learning(self, self.episodes, batch, values, learning)
 
     def checked(self, labels: Mapping[str, LabelValue]) -> dict[str, LabelIs]:
         """Return labels as indices or losses, refusing what cannot be learned.
@@ -320,85 +310,56 @@ class Session:
         LarcError
             Something of this plan was refused; nothing was changed.
         """
-        with self.lock, self.committing(plan, results) as done:
+        with self.lock, committing(self, plan, results) as done:
             taken: Answers | dict[str, Update] = done
         return taken
 
-    @contextmanager
-    def committing(self, plan: ReadPlan | LearningPlan, results: Sequence[Any]) -> Iterator[Any]:
-        """Commit a plan around a block: what the block refuses undoes the commit."""
-        self._check_commit(plan, results)
-        if isinstance(plan, ReadPlan):
-            yield answers_of(plan, results)
-            self.pending.update(plan.put)
-            self.events += 1
-            return
-        moves = moves_of(plan, results)
-        labelled = [
-            Labelled(self.pending[name].question, value if isinstance(value, int) else _best(value))
-            for name, value in plan.values.items()
-        ]
-        remembered = deepcopy(self.prompter.state())
-        try:
-            self.prompter.learn(labelled)
-            yield {name: update for name, (_, update) in moves.items()}
-        except BaseException:  # a batch is learned by every strategy and the prompter, or by none
-            self.prompter.restore(remembered)
-            raise
-        for name, fork in plan.forks.items():
-            episode = self.episodes[name]
-            episode.factors, episode.step = moves[name][0], fork.step
-            episode.stream = fork.stream
-        for name, value in plan.values.items():
-            kept = self.pending.pop(name)
-            self.labelled.remember(name, PastLabel(kept.question.candidates, value))
-        self.point += 1
-        self.events += 1
+    # Correcting ----------------------------------------------------------------------------------
 
-    def _check_commit(self, plan: ReadPlan | LearningPlan, results: Sequence[Any]) -> None:
-        if not isinstance(plan, ReadPlan | LearningPlan) or plan.session is not self:
-            raise LarcError("this is no plan of this session; commit what it planned itself.")
-        check_results(plan, results)
-        if plan.point != self.point:
-            raise StalePlan("the session has learned since this was planned; plan it again.")
-        if isinstance(plan, ReadPlan):
-            for name in plan.put:
-                self._check_new(name)
-            self._check_space(plan.put)
-            return
-        gone = [name for name in plan.values if name not in self.pending]
-        if gone:
-            raise StalePlan(f"{gone[0]!r} was dropped since this was planned; plan it again.")
+    def correct(self, name: str, label: LabelValue) -> Correction:
+        """Replace a label that was learned and was wrong.
+
+        The correction is recorded: from now on the right label is the one that comes again. With a
+        log (``SessionLimits(log=...)``) that reaches back to it, the states and the prompter's
+        memory go back to before the wrong label and learn everything since again, as if the right
+        one had come: bit for bit what they would be then. Questions that were put meanwhile are
+        kept as they were put.
+
+        Raises
+        ------
+        NeverAsked, DuplicateLabel, NotACandidate
+            As for `learn`: nothing is known by that name, or the label is the one that was learned.
+
+        Examples
+        --------
+        >>> import larc
+        >>> substrate = larc.load_substrate("tiny")
+        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
+        >>> limits = larc.SessionLimits(log=2**20)
+        >>> session = larc.Session(learner, [larc.Strategy("keep")], seed=1, limits=limits)
+        >>> question = larc.Question("a", candidates=("up", "down"), prompt="Next: ")
+        >>> answers, updates = session.ask([question]), session.learn({"a": "up"})
+        >>> session.correct("a", "down")
+        Correction(name='a', before=0, after=1, relearned=1)
+        """
+        with self.lock:
+            value = checked_correction(name, label, self.pending, self.labelled)
+            relearned = relearn(self, name, value)
+            past = self.labelled[name]
+            self.labelled.replace(name, past.corrected(value))
+            self.point += bool(relearned)
+            self.events += 1
+            return Correction(name, past.value, value, relearned)
 
     # What a session holds ------------------------------------------------------------------------
-
-    def _among(self, only: Collection[str] | None) -> tuple[Strategy, ...]:
-        if only is None:
-            return self.strategies
-        unknown = [name for name in only if name not in self.episodes]
-        if unknown:
-            raise LarcError(
-                f"there is no strategy {unknown[0]!r}; give {', '.join(self.episodes)}."
-            )
-        return tuple(strategy for strategy in self.strategies if strategy.name in only)
-
-    def _check_new(self, name: str) -> None:
-        if name in self.pending:
-            raise LarcError(f"{name!r} is asked already; name each question differently.")
 
     def _put(self, questions: Sequence[Question]) -> dict[str, Pending]:
         put: dict[str, Pending] = {}
         for question in questions:
-            self._check_new(question.name)
-            if question.name in put:
-                raise LarcError(
-                    f"{question.name!r} is asked already; name each question differently."
-                )
-            prompts = dict(self.prompter.prompts(question))
-            for strategy in self.strategies:
-                check_puts(strategy, question, prompts)
+            check_new({**self.pending, **put}, question.name)
+            prompts = checked_prompts(self.prompter, question, self.strategies)
             put[question.name] = Pending(question, prompts)
-        self._check_space(put)
+        self.limits.check(self.pending_size, self.size, put)
         return put
 
     @property
@@ -414,24 +375,26 @@ class Session:
         streams = sum(len(str(episode.stream.bit_generator.state)) for episode in states)
         return numbers + streams + self.prompter.size + self.pending_size
 
-    def _check_space(self, put: Mapping[str, Pending]) -> None:
-        more = sum(pending.size for pending in put.values())
-        for name, size, limit in (
-            ("pending", self.pending_size + more, self.limits.pending),
-            ("total", self.size + more, self.limits.total),
-        ):
-            if size > limit:
-                raise SessionFull(
-                    f"a session would hold {size} bytes, over its {name} limit of {limit}; "
-                    "everything up to here is kept: raise the limit and carry on."
-                )
-
     # Saving and resuming -------------------------------------------------------------------------
 
-    def save(self, path: str | Path, notes: Any = None) -> None:
-        """Write everything the next event depends on to one file, with the caller's own notes."""
+    def save(self, path: str | Path, notes: Any = None, *, durable: bool = False) -> None:
+        """Write everything the next event depends on to one file, with the caller's own notes.
+
+        What changed since the file was last saved is appended to it. A killed process loses
+        nothing that was saved; a machine that stops may lose the last saves, and never leaves a
+        part of one.
+
+        Parameters
+        ----------
+        path
+            The file. One that another session or process saved meanwhile is refused.
+        notes
+            JSON values to be kept with it.
+        durable
+            Wait until it is on the disk.
+        """
         with self.lock:
-            save_session(self, path, notes)
+            self.file.save(self, path, {NOTES: json_part(NOTES, notes)}, durable)
 
     def restore(self, path: str | Path, questions: Sequence[Question] = ()) -> Any:
         """Go back to a saved point of this same session; returns the notes saved with it.
@@ -444,7 +407,7 @@ class Session:
             What was asked, for a file of before version 0.2, which did not keep it.
         """
         with self.lock:
-            return restore_session(self, path, questions)
+            return self.file.restore(self, path, checked_questions(questions))
 
     def arrive(
         self, items: Sequence[Recorded], only: Collection[str] | None = None
@@ -457,8 +420,3 @@ class Session:
             stacklevel=2,
         )
         return self.learn(labels_of(items), only)
-
-
-def _best(losses: Sequence[float]) -> int:
-    """Return the candidate of lowest loss, the first of equals: what a memory calls the label."""
-    return int(np.argmin(losses))
