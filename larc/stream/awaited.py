@@ -74,6 +74,9 @@ class Pending:
     question: Question
     prompts: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        return f"<Pending {self.question.name!r}: {', '.join(self.prompts)}>"
+
     @property
     def size(self) -> int:
         """Bytes of its name and prompts; two views of one text are kept once."""
@@ -159,3 +162,6 @@ class LabelMemory(Mapping[str, PastLabel]):
 
     def __len__(self) -> int:
         return len(self._labels)
+
+    def __repr__(self) -> str:
+        return f"<LabelMemory of {len(self)} labels, {self.size} of {self.limit} bytes>"

@@ -44,7 +44,34 @@ class Question:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise LarcError(f"a question is called {self.name!r}; give its name as a text.")
+        if not isinstance(self.prompt, str):
+            raise LarcError(
+                f"the prompt of {self.name!r} is of type {type(self.prompt).__name__}; give a text."
+            )
+        check_text(self.name, "name")
+        check_text(self.prompt, f"prompt of {self.name!r}")
         object.__setattr__(self, "candidates", checked_candidates(self.candidates))
+
+    def __repr__(self) -> str:
+        known = "" if self.source is None else f", source={self.source!r}"
+        prompt = self.prompt if len(self.prompt) <= 60 else f"{self.prompt[:57]}..."
+        shown = f", prompt={prompt!r}" if self.prompt else ""
+        return f"Question({self.name!r}, {list(self.candidates)}{shown}{known})"
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse a text that no UTF-8 file can hold.
+
+    Examples
+    --------
+    >>> check_text("a", "name")
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise LarcError(
+            f"the {what} is no valid Unicode text; replace its lone surrogates."
+        ) from None
 
 
 class Labelled(NamedTuple):
@@ -82,6 +109,11 @@ class Recorded:
     group: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.question, Question):
+            kind = type(self.question).__name__
+            raise LarcError(f"a recorded item has a question of type {kind}; give larc.Question.")
+        if isinstance(self.label, bool) or not isinstance(self.label, Integral):
+            raise LarcError(f"the label of {self.name!r} is {self.label!r}; give an index.")
         if not 0 <= self.label < len(self.question.candidates):
             raise LarcError(f"the label of {self.name!r} names none of its candidates.")
 
