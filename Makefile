@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 # What `make quick` leaves to `make test`: whole studies, kills, peers, a browser, pages and results.
 SLOW := tests/studies tests/runs tests/benchmarks tests/reporting/test_html_browser.py \
-	tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
+	tests/test_architectures.py tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
 
 .PHONY: help run test quick lint docs bench torture presets browser setup fetch clean
 

@@ -67,7 +67,7 @@ class Substrate:
         if chunk_positions < 1 or cache_bytes < 0:
             raise LarcError("chunk_positions must be 1 or more, and cache_bytes 0 or more.")
         self.name = name
-        self.model = model.requires_grad_(False).eval()
+        self.model = _unscaled(model).requires_grad_(False).eval()
         self.tokenizer = tokenizer
         self.ledger = Ledger()
         self.checkpointing = checkpointing
@@ -262,3 +262,17 @@ class Substrate:
     def _padding_token(self) -> int:
         padding = self.tokenizer.pad_token_id
         return int(padding) if isinstance(padding, int) else int(self.tokenizer.eos_token_id)
+
+
+def _unscaled(model: PreTrainedModel) -> PreTrainedModel:
+    """Keep RWKV from dividing its weights in place when it first runs: they are frozen.
+
+    The division only keeps float16 from overflowing, and every view would do it again.
+    """
+    inner: Any = model.base_model
+    if getattr(model.config, "rescale_every", 0):
+        if inner.layers_are_rescaled:
+            inner.train()
+            inner._rescale_layers()  # as transformers takes it back before training
+        model.config.rescale_every = 0
+    return model
