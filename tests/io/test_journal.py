@@ -145,7 +145,7 @@ def test_a_write_that_fails_leaves_what_was_saved_and_can_be_tried_again(tmp_pat
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(journals.os, "write", full)
+        patch.setattr(os, "write", full)
         with pytest.raises(larc.LarcError, match="No space left"):
             journal.save(path, SAVES[2])
     assert read(path) == SAVES[1]
@@ -161,7 +161,7 @@ def test_a_write_that_fails_leaves_what_was_saved_and_can_be_tried_again(tmp_pat
 def test_appending_waits_for_the_disk_only_when_asked_to(tmp_path, monkeypatch):
     waits = []
     journal, _ = saved(tmp_path / "note", 1)
-    monkeypatch.setattr(journals.os, "fsync", lambda handle: waits.append(handle))
+    monkeypatch.setattr(os, "fsync", lambda handle: waits.append(handle))
     journal.save(tmp_path / "note", SAVES[1])
     assert not waits
     journal.save(tmp_path / "note", SAVES[2], durable=True)
