@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,19 @@ def listed(values: Any, name: str) -> list[Any]:
     raise LarcError(f"{name} are {shown(values)}; give a list.")
 
 
+def tuples(given: Any, names: Sequence[str]) -> list[Any]:
+    """Return requests as a list, refusing what is no list of tuples of so many things."""
+    try:
+        listed = list(given)
+    except TypeError:
+        listed = [None]
+    if isinstance(given, str | bytes | Mapping) or not all(
+        isinstance(one, tuple | list) and len(one) == len(names) for one in listed
+    ):
+        raise LarcError(f"{shown(given)} was given; give a list of ({', '.join(names)}).")
+    return listed
+
+
 def checked_path(path: Any, name: str = "the path") -> Path:
     """Return a path, refusing what can be none.
 
@@ -133,9 +146,15 @@ def checked_path(path: Any, name: str = "the path") -> Path:
     ...
     larc.errors.LarcError: the path is 3; give a str or Path.
     """
-    if not isinstance(path, str | Path) or "\0" in str(path):
+    if not isinstance(path, str | Path) or "\0" in str(path) or not _is_name(str(path)):
         raise LarcError(f"{name} is {shown(path)}; give a str or Path.")
     return Path(path)
+
+
+def _is_name(path: str) -> bool:
+    """Whether a file could have this name: no part of it is too long, nor all of it."""
+    size = len(path.encode(errors="replace"))
+    return size < 4096 and all(len(part.encode(errors="replace")) < 256 for part in path.split("/"))
 
 
 def shown(value: Any) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 from larc.checks import text
 from larc.errors import LarcError, reason
 from larc.residual import Factors, apply_correction, apply_residual
-from larc.scoring import ADVICE, Limits
+from larc.scoring import ADVICE, Limits, encoded_prompt
 from larc.substrate.frozen import Substrate
 from larc.substrate.shown import showing, shown_by
 from larc.substrate.views import layer_list, square_weight
@@ -109,13 +109,13 @@ def _install(model: Any, boundary: int, weight: str) -> None:
         places.add((boundary, weight))
 
 
-def encoded_prompt(
+def checked_prompt(
     substrate: Substrate, prompt: str, limits: Limits, further: int
 ) -> tuple[int, ...]:
     """Return the tokens of a prompt that so many are to follow, refusing one that is too long."""
     prompt = text(prompt, "the prompt")
     substrate.encoder.check_length(prompt, limits.prompt, "the prompt", ADVICE["prompt"])
-    tokens = substrate.encoder.encode(prompt, begin=True)
+    tokens = encoded_prompt(substrate, prompt)
     if not 0 < len(tokens) <= limits.prompt:
         raise LarcError(
             f"the prompt has {len(tokens)} tokens; give 1 to {limits.prompt}: {ADVICE['prompt']}."

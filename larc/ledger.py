@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -43,9 +42,9 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, str], Entry] = {}
-        #: Rows that several candidates shared, and rows of a single one; of this process alone.
-        self.layouts: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
+        #: How candidates were laid out: packed into a shared row, plain, or both.
+        self.layouts: set[str] = set()
         self._operation = "other"
         self._since = time.perf_counter()
 
@@ -85,6 +84,7 @@ class Ledger:
         self.entries.clear()
         self.layouts.clear()
         self.seconds.clear()
+        self.layouts.clear()
         self._since = time.perf_counter()
 
     def spent(self) -> dict[str, float]:

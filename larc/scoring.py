@@ -118,7 +118,16 @@ def _tokenized(
         if end in answer and encoder.texts == "plain":
             raise LarcError(f"candidate {number} holds an end of sequence; remove it.")
     ended = tuple((*answer, end) for answer in answers)
-    return EncodedQuestion(encoder.encode(prompt, begin=True), ended)
+    return EncodedQuestion(encoded_prompt(substrate, prompt), ended)
+
+
+def encoded_prompt(substrate: Substrate, prompt: str) -> tuple[int, ...]:
+    """Return a prompt's tokens: as it is, or as a user's message where the substrate is a chat."""
+    if substrate.chat is None:
+        return substrate.encoder.encode(prompt, begin=True)
+    # Control tokens that the text spells are characters: only the template can begin or end.
+    plain = substrate.encoder.encode(prompt, plain=True)
+    return (*substrate.chat.before, *plain, *substrate.chat.after)
 
 
 def ask(

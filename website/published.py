@@ -33,6 +33,7 @@ from larc.studies.registry import STUDIES, settings_of
 from larc.studies.reports import Reported, reported
 from larc.studies.running import command_of
 from larc.studies.sweep import SWEEP, variations
+from website.architectures import families
 from website.paper import DIGITS, PAPER, SPENT, WORK
 
 ROOT = Path(__file__).parents[1]
@@ -403,11 +404,14 @@ def _candidate(run: Run) -> tuple[Any, ...]:
 
 def _bench(name: str) -> str:
     """Return one section of the benchmark as it was last measured, or what it was made with."""
-    table = Benchmark.read(ROOT / "benchmarks" / "measured.json")
+    # Measured by itself, on a machine of another kind: it says on which.
+    apart = ROOT / "benchmarks" / f"measured-{name}.json"
+    table = Benchmark.read(apart if apart.exists() else ROOT / "benchmarks" / "measured.json")
     if name == "made-with":
         return table.made_with
     section, measured = next(pair for pair in table.sections if pair[0].name == name)
-    return f"{section.sentence}\n\n{rows_markdown(measured)}"
+    where = f"{table.made_with} " if apart.exists() else ""
+    return f"{where}{section.sentence}\n\n{rows_markdown(measured)}"
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
@@ -426,4 +430,5 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "beside": _beside,
     "command": _command,
     "differs": _differs,
+    "families": families,
 }

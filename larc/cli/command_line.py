@@ -87,7 +87,8 @@ def check_distribution() -> None:
     except PackageNotFoundError:
         return
     # Version 0.1 of this project had that name too, and may be left from an earlier checkout.
-    if metadata["Name"] == "larc" and _OWN not in (metadata["Summary"] or ""):
+    summary = metadata["Summary"] if "Summary" in metadata else ""  # noqa: SIM401  # no get there
+    if metadata["Name"] == "larc" and _OWN not in summary:
         raise LarcError(
             "the package `larc` of the registry is another project and is installed too; run "
             "`pip uninstall larc` and `pip install --force-reinstall larc-lm`."

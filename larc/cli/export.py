@@ -33,6 +33,7 @@ def add(commands: Commands) -> None:
     export.add_argument(
         "--acts-on", default="", metavar="TEXT", help="the weight it acts on, if any"
     )
+    export.add_argument("--chat", action="store_true", help="whether its prompts were a chat")
     export.add_argument("--json", action="store_true", help="answer in JSON")
 
 
@@ -45,6 +46,7 @@ def _export(arguments: argparse.Namespace) -> None:
         adapter=arguments.adapter,
         dtype=arguments.dtype,
         acts_on=arguments.acts_on,
+        chat=arguments.chat,
     )
     done = export_state(substrate, arguments.state, arguments.out, to=arguments.to)
     if arguments.json:

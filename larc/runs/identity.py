@@ -22,15 +22,10 @@ _PACKAGES = {"larc": "larc-lm"} | {
 }
 
 
-# A row of this length is tried; whatever the work was, the answer is the same.
-_TRIED = 256
-
-
 def provenance(substrate: Substrate) -> dict[str, Any]:
     """Return the identities behind a unit of work."""
     return {
         "substrate": {**substrate.identity.parts, "digest": substrate.identity.digest},
-        "rows": "shared" if substrate.packs(_TRIED) else "one per candidate",
         "texts": substrate.encoder.texts,
         "sources": source_hash(),
         "packages": {name: _version(package) for name, package in _PACKAGES.items()},

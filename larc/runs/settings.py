@@ -30,6 +30,9 @@ class ModelSettings:
     texts: Literal["plain", "control"] = setting(
         "plain", "control: read control tokens in texts, as 0.1 did.", earlier="control"
     )
+    chat: bool = setting(
+        False, "Put prompts into the model's chat template, as a user's messages.", later=True
+    )
     rank: int = setting(4, "The rank of the residual.", least=1)
     rule: str = setting(
         "sgd:0.1", "The update rule of a fast state: sgd:STEP, descent:LENGTH, or module:Class."

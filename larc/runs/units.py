@@ -78,16 +78,18 @@ class ModelUnit(Unit):
             settings.dtype,
             settings.acts_on,
             settings.texts,
+            settings.chat,
         )
         substrate.ledger.clear()
         files = self.compute(substrate, display)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         # Whole milliseconds, so that the parts add up to their sum exactly.
         spent = {name: round(1000 * part) for name, part in substrate.ledger.spent().items()}
+        layouts = sorted(substrate.ledger.layouts)
         return {
             **files,
             "ledger.json": as_json(substrate.ledger.as_rows()),
-            "cost.json": as_json({"milliseconds": spent, "peak_bytes": peak}),
+            "cost.json": as_json({"milliseconds": spent, "peak_bytes": peak, "layouts": layouts}),
             "provenance.json": as_json(provenance(substrate)),
         }
 
@@ -162,7 +164,13 @@ def hashes(run: Run, units: Sequence[Unit], name: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _substrate(
-    source: str, adapter: str, device: str, dtype: str, acts_on: str, texts: Texts
+    source: str,
+    adapter: str,
+    device: str,
+    dtype: str,
+    acts_on: str,
+    texts: Texts,
+    chat: bool,
 ) -> Substrate:
     # Every seed of a study asks the same prompts: what lies below its boundary is kept for all.
     return load_substrate(
@@ -173,4 +181,5 @@ def _substrate(
         cache_bytes=2 * 2**30,
         acts_on=acts_on,
         texts=texts,
+        chat=chat,
     )

@@ -172,9 +172,8 @@ def _model_notes(run: Run) -> list[str]:
         f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
         f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."
     ]
-    layouts = {str(facts["rows"]) for facts in run.made_with() if "rows" in facts}
-    if layouts:
-        notes.append(f"Rows of tokens, for the candidates of a question: {', '.join(layouts)}.")
+    if settings.get("chat"):
+        notes.append("Prompts are a user's messages in the model's chat template.")
     units = [training_name("adapted", seed) for seed in settings["seeds"]]
     learned = [
         f"{run.unit_json(unit, 'step.json')['step_size']:.3g}"

@@ -16,13 +16,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from larc.checks import whole_number
 from larc.errors import LarcError
+from larc.io.hashes import hash_json
 from larc.ledger import Ledger
 from larc.residual import Factors
 from larc.substrate import views
+from larc.substrate.chat import chat_frame
 from larc.substrate.identity import Identity, identify
-from larc.substrate.rows import Row, attention_inputs, padded_length, token_batch
+from larc.substrate.packing import shares_rows
+from larc.substrate.rows import Row, attention_inputs, token_batch
 from larc.substrate.shown import showing_none
-from larc.substrate.soundness import TOLERANCE, check_sound
+from larc.substrate.soundness import check_sound
 from larc.substrate.text import Encoder, Texts
 
 
@@ -64,6 +67,7 @@ class Substrate:
         cache_bytes: int = 512 * 2**20,
         acts_on: str = "",
         texts: Texts = "plain",
+        chat: bool = False,
     ) -> None:
         if not isinstance(tokenizer.eos_token_id, int):
             raise LarcError(
@@ -73,7 +77,7 @@ class Substrate:
         chunk_positions = whole_number(chunk_positions, "chunk_positions", least=1)
         cache_bytes = whole_number(cache_bytes, "cache_bytes")
         self.name = name
-        self.model = model.requires_grad_(False).eval()
+        self.model = _unscaled(model).requires_grad_(False).eval()
         check_sound(self.model, name)
         self.tokenizer = tokenizer
         self.ledger = Ledger()
@@ -83,6 +87,8 @@ class Substrate:
         self.acts_on = acts_on
         embeddings: Any = model.get_input_embeddings()
         self.encoder = Encoder(tokenizer, int(embeddings.weight.shape[0]), texts)
+        #: What a prompt is put into, where prompts are messages of a chat.
+        self.chat = chat_frame(tokenizer, name) if chat else None
         #: Tokenised questions, for the scorer to keep; they go with the substrate.
         self.questions: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.RLock()
@@ -94,25 +100,19 @@ class Substrate:
         self._checked: set[int] = set()
 
     def __repr__(self) -> str:
-        size = f"width={self.width}, layers={self.layers}"
-        return f"Substrate({self.name!r}, {size}, rows={self.rows!r})"
-
-    @property
-    def rows(self) -> str:
-        """How the candidates of a question are laid out, as far as it was tried.
-
-        ``shared`` by all of them, ``one per candidate`` where the model cannot take that, ``shared
-        up to`` so many tokens, or ``untried``.
-        """
-        good = [size for size, packs in self._packs.items() if packs]
-        if len(good) == len(self._packs):
-            return "shared" if good else "untried"
-        return f"shared up to {max(good)} tokens" if good else "one per candidate"
+        facts = [f"width={self.width}", f"layers={self.layers}"]
+        if self.dtype != torch.float32:
+            facts.append(str(self.dtype).removeprefix("torch."))
+        if self._packs:  # known once something was asked
+            facts.append(f"rows={self.layout}")
+        return f"Substrate({self.name!r}, {', '.join(facts)})"
 
     @cached_property
     def identity(self) -> Identity:
-        """Hashes of weights, config, tokenizer and adapter, and what states act on."""
-        return replace(identify(self.model, self.tokenizer), acts_on=self.acts_on)
+        """Hashes of weights, config, tokenizer, adapter and chat, and what states act on."""
+        framed = hash_json([self.chat.before, self.chat.after]) if self.chat else ""
+        parts = identify(self.model, self.tokenizer)
+        return replace(parts, acts_on=self.acts_on, chat=framed)
 
     @property
     def width(self) -> int:
@@ -233,10 +233,27 @@ class Substrate:
             length = hidden.shape[1]
             inputs = attention_inputs(rows, length, hidden.dtype, self.device)
             effective = sum(len(row.tokens) for row in rows)
+            self.ledger.layouts.add("packed" if rows[0].segments else "plain")
             self.ledger.add("mixer", len(rows) * length, effective)
-            self.ledger.layouts["shared" if rows[0].segments else "single"] += len(rows)
             self.ledger.add("head", places.numel(), places.numel())
             return self._above[way](hidden, places, factors, **inputs)
+
+    @property
+    def layout(self) -> str:
+        """How candidates were laid out so far: packed, plain, or packed up to a length.
+
+        Examples
+        --------
+        >>> import larc
+        >>> substrate = larc.load_substrate("tiny")
+        >>> substrate.layout, substrate.packs(100), substrate.layout
+        ('untried', True, 'packed')
+        """
+        if not self._packs:
+            return "untried"
+        if len(set(self._packs.values())) == 1:
+            return "packed" if any(self._packs.values()) else "plain"
+        return f"packed up to {max(size for size, packs in self._packs.items() if packs)}"
 
     def packs(self, length: int) -> bool:
         """Whether candidates can share a row of this length, found out by trying it.
@@ -249,38 +266,25 @@ class Substrate:
             size = max(6, min(size, self.longest))
         if size not in self._packs:
             with self._own_work():
-                self._packs[size] = self._packs_at(size)
+                self._packs[size] = shares_rows(self.model, size)
         return self._packs[size]
-
-    def _packs_at(self, size: int) -> bool:
-        vocabulary = int(self.model.config.get_text_config().vocab_size)
-        prompt = tuple(
-            2 + (7 * index * index + index) % (vocabulary - 2) for index in range(size - 4)
-        )
-        start = len(prompt)
-        shared = Row(
-            (*prompt, 2, 3, 4, 5),
-            segments=(0,) * start + (1, 1, 2, 2),
-            positions=(*range(start), start, start + 1, start, start + 1),
-        )
-        plain = [Row((*prompt, 2, 3)), Row((*prompt, 4, 5))]
-        try:
-            packed = self._logits_at([shared], [start + 1, start + 3])
-        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
-            return False
-        apart = self._logits_at(plain, [start + 1, 2 * start + 3])
-        spread = float(apart.std())
-        return float((packed - apart).abs().max()) <= TOLERANCE[self.dtype] * spread
-
-    def _logits_at(self, rows: Sequence[Row], places: list[int]) -> Tensor:
-        hidden = self.activations(rows, boundary=0)
-        inputs = attention_inputs(rows, padded_length(rows), hidden.dtype, self.device)
-        with torch.no_grad():
-            run = views.above(self.model, 0)
-            return run(hidden, torch.tensor(places, device=self.device), **inputs).float()
 
     @property
     def padding_token(self) -> int:
         """The token that rows are padded with."""
         padding = self.tokenizer.pad_token_id
         return int(padding) if isinstance(padding, int) else int(self.tokenizer.eos_token_id)
+
+
+def _unscaled(model: PreTrainedModel) -> PreTrainedModel:
+    """Keep RWKV from dividing its weights in place when it first runs: they are frozen.
+
+    The division only keeps float16 from overflowing, and every view would do it again.
+    """
+    inner: Any = model.base_model
+    if getattr(model.config, "rescale_every", 0):
+        if inner.layers_are_rescaled:
+            inner.train()
+            inner._rescale_layers()  # as transformers takes it back before training
+        model.config.rescale_every = 0
+    return model

@@ -17,6 +17,7 @@ from larc.substrate.adapter import attach_adapter
 from larc.substrate.attention import share_keys
 from larc.substrate.fetching import cached_model, convert_gguf, quiet_unless_terminal
 from larc.substrate.frozen import Substrate
+from larc.substrate.presets import FETCHED
 from larc.substrate.text import Texts
 from larc.substrate.tiny import byte_tokenizer, random_llama
 
@@ -36,7 +37,7 @@ HUB_PRESETS = {
     ),
 }
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-PRESETS = ("tiny", "smollm2-135m", *HUB_PRESETS)
+PRESETS = ("tiny", *FETCHED, *HUB_PRESETS)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -52,6 +53,7 @@ def load_substrate(
     cache_bytes: int = 512 * 2**20,
     acts_on: str = "",
     texts: Texts = "plain",
+    chat: bool = False,
     trust_remote_code: bool = False,
 ) -> Substrate:
     """Load a causal language model, frozen, ready to carry a learning state.
@@ -59,7 +61,8 @@ def load_substrate(
     Parameters
     ----------
     source
-        ``"tiny"`` (random, made on the spot), ``"smollm2-135m"`` (after ``larc fetch``),
+        ``"tiny"`` (random, made on the spot); ``"smollm2-135m"``, ``"stories15m"``,
+        ``"qwen2.5-coder-0.5b"`` or ``"qwen2.5-coder-1.5b"`` (after ``larc fetch``);
         ``"minicpm5-1b-sft"``, a model directory, a ``.gguf`` file, or a hub id.
     revision
         The hub revision; only for hub ids.
@@ -81,13 +84,16 @@ def load_substrate(
         ``"plain"``: a control token that a prompt or candidate spells, such as ``<|im_end|>``, is
         text like any other. ``"control"`` reads it, as version 0.1 did, for prompts that a template
         of one's own has put control tokens into.
+    chat
+        Put every prompt into the model's chat template, as a user's message; candidates are then
+        the assistant's answers. Part of the substrate's identity.
     trust_remote_code
         Run model code that comes with a hub repository or directory. Never by default.
 
     Examples
     --------
     >>> load_substrate("tiny")
-    Substrate('tiny', width=32, layers=4, rows='untried')
+    Substrate('tiny', width=32, layers=4)
     """
     checked_path(source, "the source of a model")
     instance(device, "device", (str, torch.device))
@@ -119,6 +125,7 @@ def load_substrate(
         cache_bytes=cache_bytes,
         acts_on=acts_on,
         texts=texts,
+        chat=chat,
     )
 
 
@@ -128,7 +135,7 @@ def _model_and_tokenizer(
     if source == "tiny":
         model: Any = random_llama()
         return model.to(_as_dtype(dtype)), byte_tokenizer()
-    if source == "smollm2-135m":
+    if source in FETCHED:
         directory, precision = cached_model(source), _as_dtype(dtype)
         try:
             return _from_pretrained(str(directory), precision)

@@ -45,12 +45,13 @@ class Encoder:
         # Whether control tokens are read is a state of the tokenizer while it is called.
         self._lock = threading.Lock()
 
-    def encode(self, text: str, *, begin: bool = False) -> tuple[int, ...]:
+    def encode(self, text: str, *, begin: bool = False, plain: bool = False) -> tuple[int, ...]:
         """Return a text's tokens, after those that the tokenizer begins a sequence with if asked.
 
-        What a tokenizer appends to a sequence is left out: something follows every text here.
+        What a tokenizer appends to a sequence is left out: something follows every text here. A
+        ``plain`` text is one whatever the encoder does with others.
         """
-        tokens = self._tokens(text, special=begin)
+        tokens = self._tokens(text, special=begin, plain=plain)
         if begin and self._appended:
             tokens = tokens[: -self._appended]
         if tokens and max(tokens) >= self.vocabulary:
@@ -68,11 +69,10 @@ class Encoder:
                 f"are cut; {advice}."
             )
 
-    def _tokens(self, text: str, *, special: bool) -> tuple[int, ...]:
+    def _tokens(self, text: str, *, special: bool, plain: bool = False) -> tuple[int, ...]:
+        split = plain or self.texts == "plain"
         with self._lock:
-            encoded = self.tokenizer(
-                text, add_special_tokens=special, split_special_tokens=self.texts == "plain"
-            )
+            encoded = self.tokenizer(text, add_special_tokens=special, split_special_tokens=split)
         return tuple(encoded["input_ids"])
 
     @cached_property

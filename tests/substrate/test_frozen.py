@@ -1,6 +1,5 @@
 import pytest
 import torch
-from transformers import MambaConfig, MambaForCausalLM
 
 import larc
 from larc.scoring import ask, energies
@@ -86,18 +85,3 @@ def test_the_paper_models_head_layout():
         before = episode.read("pick ", ["a", "b"])
         episode.update(larc.Label("pick ", ["a", "b"], 0))
         assert episode.read("pick ", ["a", "b"])[0] > before[0]
-
-
-def test_a_substrate_says_how_candidates_are_laid_out():
-    shared = larc.load_substrate("tiny")
-    assert "rows='untried'" in repr(shared)
-    larc.Learner(shared, larc.SlowState.initial(shared, seed=1)).begin().read("q", ["a", "b"])
-    assert "rows='shared'" in repr(shared)
-    assert shared.ledger.layouts == {"shared": 1}
-    config = MambaConfig(
-        vocab_size=258, hidden_size=16, state_size=4, num_hidden_layers=2, eos_token_id=0
-    )
-    alone = Substrate("mamba", MambaForCausalLM(config), byte_tokenizer())
-    larc.Learner(alone, larc.SlowState.initial(alone, seed=1)).begin().read("q", ["a", "b"])
-    assert "rows='one per candidate'" in repr(alone)
-    assert alone.ledger.layouts == {"single": 2}
