@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from larc.errors import LarcError
+from larc.feedback import checked_candidates
 from larc.residual import Factors, apply_residual
 from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row
-from larc.tasks import checked_candidates
 
 Layout = Literal["packed", "plain"]
 # Tokens are small; the substrate keeps those of this many questions.
@@ -333,27 +333,3 @@ def policy(scores: Tensor) -> Tensor:
     tensor([0.5000, 0.5000])
     """
     return scores.softmax(-1)
-
-
-def expected_risk(scores: Tensor, losses: Sequence[float]) -> Tensor:
-    """Return the expected loss of the policy over candidates.
-
-    Its derivative with respect to an energy is ``p_j (loss_j - expected loss)``.
-
-    Examples
-    --------
-    >>> expected_risk(torch.zeros(4), (0.0, 1.0, 0.5, 0.5))
-    tensor(0.5000)
-    """
-    return policy(scores) @ torch.tensor(losses, dtype=scores.dtype, device=scores.device)
-
-
-def label_cross_entropy(scores: Tensor, index: int) -> Tensor:
-    """Return minus the log-probability of the right candidate.
-
-    Examples
-    --------
-    >>> label_cross_entropy(torch.zeros(4), 2)
-    tensor(1.3863)
-    """
-    return -scores.log_softmax(-1)[index]

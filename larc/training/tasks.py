@@ -12,7 +12,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from larc.errors import LarcError
-from larc.feedback import CandidateLosses
+from larc.feedback import Feedback
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
 from larc.residual import Factors
@@ -105,13 +105,15 @@ class Trainer(SlowTrainer):
         tasks = list(tasks)
         if not tasks:
             raise LarcError("there are no tasks to train on; give at least one.")
-        if any(task.query is None for task in tasks):
+        if not all(task.opened for task in tasks):
             raise LarcError("a task has no query losses; training needs them.")
         self.tasks = tasks
         self.settings = settings
         # Tokenises everything now, so that a task that cannot be scored is refused before training.
         for task in self.tasks:
-            self._objective([task], "support")
+            self._objective(
+                [[*(piece for batch in task.batches for piece in batch), *task.queries]]
+            )
 
     def facts(self) -> dict[str, Any]:
         """Return what this training depends on: also the settings and the tasks."""
@@ -128,12 +130,9 @@ class Trainer(SlowTrainer):
         )
         return self._outer_gradient([self.tasks[index] for index in indices])
 
-    def _objective(self, tasks: Sequence[Task], which: str) -> FeedbackObjective:
-        feedback = [
-            [CandidateLosses(task.prompt, task.candidates, getattr(task, which))] for task in tasks
-        ]
+    def _objective(self, feedback: Sequence[Sequence[Feedback]]) -> FeedbackObjective:
         return FeedbackObjective.of(
-            self.substrate, self.slow.boundary, feedback, self.limits, share_key=[0] * len(tasks)
+            self.substrate, self.slow.boundary, feedback, self.limits, share_key=[0] * len(feedback)
         )
 
     def _outer_gradient(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
@@ -143,26 +142,30 @@ class Trainer(SlowTrainer):
 
     def _outer_gradient_in(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
         exact = self.settings.objective == "exact"
-        support, query = self._objective(tasks, "support"), self._objective(tasks, "query")
+        arriving = _arriving(tasks)
+        # Every task has a first batch; later ones only some of them may have.
+        rounds = [(own, self._objective([tasks[n].batches[i] for n in own])) for i, own in arriving]
+        support, query = rounds[0][1], self._objective([task.queries for task in tasks])
         rho = self.slow.factors.leaf()
         start = rho.map(lambda tensor: tensor.expand(len(tasks), *tensor.shape))
         if not exact:
             start = start.copy()
         ledger, step = self.substrate.ledger, step_size_of(self._trained)
         rule = self.settings.rule if step is None else SGD(step)
-        steps_on: Objective = support
+        steps_on: list[Objective] = [objective for _, objective in rounds]
         if self.settings.objective == "static":
             # The query is read where the first support step is: one forward serves both.
             with ledger.operation("query"):
                 at_start, (losses, gradients) = gradients_together(support, query, start)
-            steps_on = Precomputed(support, start, at_start)
+            steps_on[0] = Precomputed(support, start, at_start)
         with _twice_differentiable() if exact else nullcontext():
             fast = start
             with ledger.operation("support"):
-                for _ in range(self.settings.inner_steps):
-                    update = rule.step(steps_on, fast, differentiable=exact)
-                    fast = update.factors
-                    ledger.check(update.losses.tolist(), update.reached())
+                for (learning, _), objective in zip(rounds, steps_on, strict=True):
+                    for _ in range(self.settings.inner_steps):
+                        result = rule.step(objective, _some(fast, learning), differentiable=exact)
+                        fast = _put_back(fast, learning, result.factors)
+                        ledger.check(result.losses.tolist(), result.reached())
             with ledger.operation("query"):
                 if exact:
                     losses = query.losses(fast)
@@ -266,6 +269,30 @@ def train(
         if on_update is not None:
             on_update(trainer.updates, loss)
     return trainer.slow
+
+
+def _arriving(tasks: Sequence[Task]) -> list[tuple[int, list[int]]]:
+    """Return the places of batches in their order, each with the tasks that have one there."""
+    counts = [len(task.batches) for task in tasks]
+    return [
+        (place, [number for number, count in enumerate(counts) if place < count])
+        for place in range(max(counts))
+    ]
+
+
+def _some(factors: Factors, episodes: Sequence[int]) -> Factors:
+    """Return the factors of some episodes; the very same where it is all of them."""
+    if len(episodes) == len(factors.A):
+        return factors
+    return factors.at(torch.tensor(episodes, device=factors.A.device))
+
+
+def _put_back(factors: Factors, episodes: Sequence[int], moved: Factors) -> Factors:
+    """Return the factors of all episodes after some of them moved, differentiable."""
+    if len(episodes) == len(factors.A):
+        return moved
+    into = torch.tensor(episodes, device=factors.A.device)
+    return factors.combine(moved, lambda all_, some: all_.index_copy(0, into, some))
 
 
 @contextmanager

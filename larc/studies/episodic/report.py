@@ -53,7 +53,7 @@ def tables(results: EpisodicResults) -> list[Table]:
         _contrast_table(results),
         _controls(results),
         _secondary(results),
-        _support(results),
+        *([_support(results)] if results.support else []),
     ]
 
 
@@ -92,7 +92,16 @@ def _contrast_table(results: EpisodicResults) -> Table:
 
 
 def _controls(results: EpisodicResults) -> Table:
-    rule, even = (100 * results.mean(errors) for errors in (results.rule, results.even))
+    rule, even = (
+        None if errors is None else 100 * results.mean(errors)
+        for errors in (results.rule, results.even)
+    )
+    caption = "Expected query error in %. Text renders the feedback in the prompt at the slow state"
+    if even is not None:
+        caption += (
+            "; Rule takes the candidate with the lowest support loss, the first of equals; with "
+            f"the same chance for equals its error is {even:.2f} %"
+        )
     rows: list[list[Cell]] = []
     for arm in results.arms:
         risks = [100 * results.mean(results.risk[arm, cell]) for cell in CELLS]
@@ -102,9 +111,7 @@ def _controls(results: EpisodicResults) -> Table:
         )
     return Table(
         "controls",
-        "Expected query error in %. Text renders the feedback in the prompt at the slow state; "
-        "Rule takes the candidate with the lowest support loss, the first of equals; with the same "
-        f"chance for equals its error is {even:.2f} %.",
+        f"{caption}.",
         ("Objective", *CELL_NAMES, "Text", "Rule"),
         rows,
     )

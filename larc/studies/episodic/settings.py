@@ -40,14 +40,17 @@ class EpisodicSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class TaskSet:
-    """What a study is about: tasks to train on, closed tasks to predict, and how to open them."""
+    """What a study is about: tasks to train on, closed tasks to predict, and how to open them.
+
+    Opening gives, for each closed task, the candidates' losses of each of its questions.
+    """
 
     training: Sequence[Task]
     development: Sequence[Task]
     names: Sequence[str]
     texts: Sequence[str] = ()
-    open_queries: Callable[[], Sequence[Sequence[float]]] = field(default=lambda: ())
+    open_queries: Callable[[], Sequence[Sequence[Sequence[float]]]] = field(default=lambda: ())
 
     def __post_init__(self) -> None:
-        if any(task.query is not None for task in self.development):
+        if any(task.opened for task in self.development):
             raise LarcError("a development task came with its query; predictions need it closed.")
