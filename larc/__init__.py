@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from larc.state import SlowState
     from larc.stream.controller import Controller
     from larc.stream.prompter import PlainPrompter, Prompter
-    from larc.stream.question import Question
+    from larc.stream.question import Question, Recorded
     from larc.stream.session import Session, SessionFull, SessionLimits
     from larc.stream.strategies import Strategy
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
     from larc.training.base import AdamW
+    from larc.training.streams import StreamTrainer, train_streams
     from larc.training.tasks import Trainer, TrainingSettings, train
 
 #: Where public names come from. They are fetched when first used: the command line answers without
@@ -49,11 +50,13 @@ _HOMES = {
     "Predictions": "larc.interventions",
     "Prompter": "larc.stream.prompter",
     "Question": "larc.stream.question",
+    "Recorded": "larc.stream.question",
     "Session": "larc.stream.session",
     "SessionFull": "larc.stream.session",
     "SessionLimits": "larc.stream.session",
     "SlowState": "larc.state",
     "Strategy": "larc.stream.strategies",
+    "StreamTrainer": "larc.training.streams",
     "Substrate": "larc.substrate",
     "Task": "larc.tasks",
     "Trainer": "larc.training.tasks",
@@ -66,6 +69,7 @@ _HOMES = {
     "load_substrate": "larc.substrate",
     "predict": "larc.interventions",
     "train": "larc.training.tasks",
+    "train_streams": "larc.training.streams",
 }
 #: Names of version 0.1, and what they are called now; they go with version 0.3.
 _RENAMED = {"Report": "Evaluation"}
@@ -88,11 +92,13 @@ __all__ = [
     "Predictions",
     "Prompter",
     "Question",
+    "Recorded",
     "Session",
     "SessionFull",
     "SessionLimits",
     "SlowState",
     "Strategy",
+    "StreamTrainer",
     "Substrate",
     "Task",
     "Trainer",
@@ -105,6 +111,7 @@ __all__ = [
     "load_substrate",
     "predict",
     "train",
+    "train_streams",
 ]
 
 

@@ -224,4 +224,22 @@ class Label:
         return replace(self, index=int(np.argsort(order)[self.index]))
 
 
+@dataclass(frozen=True)
+class BrierLabel(Label):
+    """A label whose loss is half-Brier, in place of cross-entropy.
+
+    Examples
+    --------
+    >>> import torch
+    >>> BrierLabel("2+2=", ["4", "5"], 0).loss(torch.zeros(2))
+    tensor(0.2500)
+    """
+
+    def loss(self, scores: Tensor) -> Tensor:
+        """Return the half-Brier loss of the label at these energies."""
+        if self.offsets:
+            scores = scores + scores.new_tensor(self.offsets)
+        return label_half_brier(scores, self.index)
+
+
 Feedback = CandidateLosses | Label

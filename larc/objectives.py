@@ -31,6 +31,8 @@ class FeedbackObjective:
     share_key
         For each episode a mark. Only episodes of one mark may share a forward, while their factors
         are equal: so an episode's last bits never depend on a chance meeting with another's.
+    padding
+        The most padding of a physical batch, as a share of what it holds; any by default.
     """
 
     substrate: Substrate
@@ -40,6 +42,7 @@ class FeedbackObjective:
     owners: tuple[int, ...]
     episodes: int
     share_key: tuple[Hashable, ...]
+    padding: float | None = None
 
     @staticmethod
     def of(
@@ -48,6 +51,7 @@ class FeedbackObjective:
         feedback: Sequence[Sequence[Feedback]],
         limits: Limits | None = None,
         share_key: Sequence[Hashable] | None = None,
+        padding: float | None = None,
     ) -> FeedbackObjective:
         """Collect the feedback of each episode, refusing what cannot be scored."""
         pieces = tuple(piece for items in feedback for piece in items)
@@ -55,7 +59,7 @@ class FeedbackObjective:
         questions = tuple(ask(substrate, p.prompt, p.candidates, limits) for p in pieces)
         marks = tuple(range(len(feedback)) if share_key is None else share_key)
         return FeedbackObjective(
-            substrate, boundary, pieces, questions, owners, len(feedback), marks
+            substrate, boundary, pieces, questions, owners, len(feedback), marks, padding
         )
 
     def select(self, episodes: Sequence[int]) -> FeedbackObjective:
@@ -81,7 +85,7 @@ class FeedbackObjective:
     def losses(self, factors: Factors) -> Tensor:
         """Return each episode's mean loss, ``[episodes]``, differentiable."""
         total = torch.zeros(self.episodes, device=factors.A.device)
-        for chunk in chunks(self.substrate, self.questions):
+        for chunk in chunks(self.substrate, self.questions, padding=self.padding):
             owners = [self.owners[piece] for piece in chunk]
             scores = self._energies(factors, [self.questions[piece] for piece in chunk], owners)
             parts = torch.stack([self._loss(p, s) for p, s in zip(chunk, scores, strict=True)])
@@ -108,7 +112,8 @@ class FeedbackObjective:
                     pieces
                 )
             for reads in by_shape.values():
-                for chunk in chunks(self.substrate, [self.questions[p[0]] for p in reads]):
+                asked = [self.questions[pieces[0]] for pieces in reads]
+                for chunk in chunks(self.substrate, asked, padding=self.padding):
                     self._add_chunk(factors, [reads[index] for index in chunk], total, slopes)
         return total, slopes
 

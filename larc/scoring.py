@@ -163,30 +163,38 @@ def layout_for(substrate: Substrate, question: EncodedQuestion) -> Laid:
 
 
 def chunks(
-    substrate: Substrate, questions: Sequence[EncodedQuestion], layout: Layout | None = None
+    substrate: Substrate,
+    questions: Sequence[EncodedQuestion],
+    layout: Layout | None = None,
+    *,
+    padding: float | None = None,
 ) -> Iterator[list[int]]:
     """Yield indices of questions to put through the model together, alike in length.
 
     Each chunk stays within the substrate's ``chunk_positions``, padding included, unless a single
-    question is larger.
+    question is larger. ``padding`` bounds the padding of a chunk, as a share of what it holds.
     """
-    shapes = []
+    shapes, sizes = [], []
     for question in questions:
         laid = _laid(substrate, question, layout)
+        lengths = [len(row.tokens) for row in laid.rows]
         # Plain and packed rows take different masks, so they never share a call.
-        shapes.append(
-            (bool(laid.rows[0].segments), max(len(row.tokens) for row in laid.rows), len(laid.rows))
-        )
+        shapes.append((bool(laid.rows[0].segments), max(lengths), len(lengths)))
+        sizes.append(sum(lengths))
     chunk: list[int] = []
-    rows = 0
+    rows = held = 0
     for index in sorted(range(len(questions)), key=lambda index: shapes[index][:2]):
         kind, length, count = shapes[index]
-        fits = (rows + count) * length <= substrate.chunk_positions
+        positions = (rows + count) * length
+        fits = positions <= substrate.chunk_positions and (
+            padding is None or positions <= (1 + padding) * (held + sizes[index])
+        )
         if chunk and not (fits and shapes[chunk[-1]][0] == kind):
             yield chunk
-            chunk, rows = [], 0
+            chunk, rows, held = [], 0, 0
         chunk.append(index)
         rows += count
+        held += sizes[index]
     if chunk:
         yield chunk
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from larc.errors import LarcError
 from larc.io.states import load_state, save_state, whole
@@ -243,3 +245,58 @@ def batch_indices(count: int, batch: int, updates: int, seed: int) -> list[int]:
         order = np.random.default_rng([seed, epoch]).permutation(count)
         indices.append(int(order[position]))
     return indices
+
+
+def starting_state(
+    substrate: Substrate,
+    slow: SlowState | None,
+    *,
+    rank: int | None,
+    boundary: int | None,
+    seed: int,
+) -> SlowState:
+    """Return the state that training starts from: the one given, or a new one."""
+    if slow is None:
+        return SlowState.initial(substrate, rank=rank or 4, seed=seed, boundary=boundary or 0)
+    if rank is not None or boundary is not None:
+        raise LarcError("rank and boundary are those of the slow state given; leave them out.")
+    return slow
+
+
+def run_training(
+    trainer: SlowTrainer,
+    updates: int,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 16,
+    on_update: Callable[[int, float], None] | None = None,
+) -> SlowState:
+    """Train to a number of updates, from where a checkpoint is, and return the state."""
+    if checkpoint_every < 1:
+        raise LarcError(f"checkpoint_every is {checkpoint_every}; give 1 or more.")
+    if checkpoint is not None and not Path(checkpoint).parent.is_dir():
+        raise LarcError(
+            f"there is no directory {Path(checkpoint).parent} to save to; make it first."
+        )
+    if checkpoint is not None and Path(checkpoint).exists():
+        trainer.restore(checkpoint)
+        if trainer.updates > updates:
+            raise LarcError(
+                f"{checkpoint} is {trainer.updates} updates on, past the {updates} asked for; "
+                "remove it to start anew."
+            )
+    while trainer.updates < updates:
+        loss = trainer.advance()
+        last = trainer.updates == updates
+        if checkpoint is not None and (last or trainer.updates % checkpoint_every == 0):
+            trainer.save(checkpoint)
+        if on_update is not None:
+            on_update(trainer.updates, loss)
+    return trainer.slow
+
+
+@contextmanager
+def twice_differentiable() -> Iterator[None]:
+    """Compute inside the block so that gradients can be differentiated again."""
+    # The fused attention kernels have no second derivative.
+    with sdpa_kernel(SDPBackend.MATH):
+        yield

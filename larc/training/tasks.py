@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from larc.errors import LarcError
 from larc.feedback import Feedback
@@ -21,7 +20,16 @@ from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
-from larc.training.base import AdamW, OuterGradient, SlowTrainer, batch_indices, step_size_of
+from larc.training.base import (
+    AdamW,
+    OuterGradient,
+    SlowTrainer,
+    batch_indices,
+    run_training,
+    starting_state,
+    step_size_of,
+    twice_differentiable,
+)
 
 OuterObjective = Literal["static", "adapted", "exact"]
 
@@ -158,7 +166,7 @@ class Trainer(SlowTrainer):
             with ledger.operation("query"):
                 at_start, (losses, gradients) = gradients_together(support, query, start)
             steps_on[0] = Precomputed(support, start, at_start)
-        with _twice_differentiable() if exact else nullcontext():
+        with twice_differentiable() if exact else nullcontext():
             fast = start
             with ledger.operation("support"):
                 for (learning, _), objective in zip(rounds, steps_on, strict=True):
@@ -240,35 +248,12 @@ def train(
     >>> slow.version
     2
     """
-    if slow is None:
-        slow = SlowState.initial(substrate, rank=rank or 4, seed=seed, boundary=boundary or 0)
-    elif rank is not None or boundary is not None:
-        raise LarcError("rank and boundary are those of the slow state given; leave them out.")
-    if checkpoint_every < 1:
-        raise LarcError(f"checkpoint_every is {checkpoint_every}; give 1 or more.")
-    if checkpoint is not None and not Path(checkpoint).parent.is_dir():
-        raise LarcError(
-            f"there is no directory {Path(checkpoint).parent} to save to; make it first."
-        )
+    slow = starting_state(substrate, slow, rank=rank, boundary=boundary, seed=seed)
     settings = TrainingSettings(
         objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW(), step_rate
     )
     trainer = Trainer(substrate, slow, tasks, settings, limits)
-    if checkpoint is not None and Path(checkpoint).exists():
-        trainer.restore(checkpoint)
-        if trainer.updates > updates:
-            raise LarcError(
-                f"{checkpoint} is {trainer.updates} updates on, past the {updates} asked for; "
-                "remove it to start anew."
-            )
-    while trainer.updates < updates:
-        loss = trainer.advance()
-        last = trainer.updates == updates
-        if checkpoint is not None and (last or trainer.updates % checkpoint_every == 0):
-            trainer.save(checkpoint)
-        if on_update is not None:
-            on_update(trainer.updates, loss)
-    return trainer.slow
+    return run_training(trainer, updates, checkpoint, checkpoint_every, on_update)
 
 
 def _arriving(tasks: Sequence[Task]) -> list[tuple[int, list[int]]]:
@@ -293,10 +278,3 @@ def _put_back(factors: Factors, episodes: Sequence[int], moved: Factors) -> Fact
         return moved
     into = torch.tensor(episodes, device=factors.A.device)
     return factors.combine(moved, lambda all_, some: all_.index_copy(0, into, some))
-
-
-@contextmanager
-def _twice_differentiable() -> Iterator[None]:
-    # The fused attention kernels have no second derivative.
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
