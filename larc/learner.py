@@ -16,6 +16,7 @@ from larc.errors import LarcError
 from larc.feedback import CandidateLosses, Feedback, Label
 from larc.io.states import load_state, save_state, whole
 from larc.objectives import FeedbackObjective
+from larc.priors import PriorCache
 from larc.residual import Factors, apply_correction, apply_residual, checked_seed
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import (
@@ -160,6 +161,7 @@ class Learner:
         self.rule: UpdateRule = learned if rule is None else rule
         rule_facts(self.rule)  # refuses one that could not be saved
         self.limits = limits or Limits()
+        self._priors = PriorCache(substrate, slow.boundary)
 
     def begin(self, seed: int = 0) -> Episode:
         """Begin an episode: a private copy of the slow factors, and a random stream of its own."""
@@ -183,6 +185,8 @@ class Learner:
         asked = [(number[id(e)], q) for e, q in zip(episodes, questions, strict=True)]
         distinct = list(dict.fromkeys(asked))
         policies: dict[tuple[int, EncodedQuestion], Tensor] = {}
+        summed = self.slow.normalise == "sum"
+        priors = self._priors.read(stack, distinct) if self.slow.normalise == "prior" else {}
         with torch.no_grad():
             for chunk in chunks(self.substrate, [question for _, question in distinct]):
                 reads = [distinct[index] for index in chunk]
@@ -192,9 +196,11 @@ class Learner:
                     stack,
                     self.slow.boundary,
                     owners=[owner for owner, _ in reads],
+                    summed=summed,
                 )
                 for read, score in zip(reads, scores, strict=True):
-                    policies[read] = policy(score).cpu()
+                    prior = priors.get((read[0], read[1].candidates))
+                    policies[read] = policy(score if prior is None else score - prior).cpu()
         return [policies[read].clone() for read in asked]
 
     def update_many(
@@ -223,7 +229,12 @@ class Learner:
         # Episodes that have not moved yet are at one state, and can share what is computed there.
         share_key = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
         objective = FeedbackObjective.of(
-            self.substrate, self.slow.boundary, feedback, self.limits, share_key
+            self.substrate,
+            self.slow.boundary,
+            feedback,
+            self.limits,
+            share_key,
+            normalise=self.slow.normalise,
         )
         before = Factors.stack([episode.factors for episode in episodes])
         after = self.rule.step(objective, before)
@@ -335,6 +346,11 @@ class Learner:
                 raise LarcError(
                     f"episode {number} belongs to another substrate or boundary; "
                     "use the learner it was begun from."
+                )
+            if slow.normalise != expected.normalise:
+                raise LarcError(
+                    f"episode {number} scores by {slow.normalise} and this learner by "
+                    f"{expected.normalise}; use the learner it was begun from."
                 )
             if episode.factors.A.shape != expected.factors.A.shape:
                 raise LarcError(

@@ -1,7 +1,8 @@
 """From a prompt and its candidates to energies, a policy, and losses on it.
 
 A candidate's energy is the mean log-probability of its tokens and of the end of sequence after
-them; a softmax of the energies is the policy.
+them; a softmax of the energies is the policy. Two other energies can be chosen: the sum in place of
+the mean, and the mean less what it is without the question, the candidate's own prior.
 
 The candidates of one prompt share a row: the prompt once, then every candidate, each seeing the
 prompt and itself, with positions that restart after the prompt. A model that cannot take such a
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row
 
 Layout = Literal["packed", "plain"]
+Normalise = Literal["mean", "sum", "prior"]
+#: The candidates of a question as token ids.
+Tokens = tuple[tuple[int, ...], ...]
 # Tokens are small; the substrate keeps those of this many questions.
 _KEPT_QUESTIONS = 4096
 
@@ -156,6 +160,37 @@ def _check(question: EncodedQuestion, limits: Limits, substrate: Substrate) -> N
         )
 
 
+def checked_normalise(name: str) -> Normalise:
+    """Return the name of a way to score, refusing one that is unknown.
+
+    Examples
+    --------
+    >>> checked_normalise("prior")
+    'prior'
+    """
+    for known in get_args(Normalise):
+        if name == known:
+            return known  # type: ignore[no-any-return]  # one of the Literal's own
+    raise LarcError(f"normalise={name!r} is unknown; use one of {', '.join(get_args(Normalise))}.")
+
+
+def prior_question(substrate: Substrate, question: EncodedQuestion) -> EncodedQuestion:
+    """Return a question's candidates without the question: after the beginning of a sequence.
+
+    Examples
+    --------
+    >>> from larc.substrate import load_substrate
+    >>> tiny = load_substrate("tiny")
+    >>> asked = ask(tiny, "2+2=", ["4", "5"])
+    >>> prior = prior_question(tiny, asked)
+    >>> len(prior.prompt), prior.candidates == asked.candidates
+    (1, True)
+    """
+    first = substrate.tokenizer.bos_token_id
+    start = first if isinstance(first, int) else int(substrate.tokenizer.eos_token_id)
+    return EncodedQuestion((start,), question.candidates)
+
+
 def layout_for(substrate: Substrate, question: EncodedQuestion) -> Laid:
     """Choose the shared row where the model can take it, and plain rows where it cannot."""
     packed = question.packed
@@ -207,6 +242,7 @@ def energies(
     *,
     owners: Sequence[int] | None = None,
     layout: Layout | None = None,
+    summed: bool = False,
 ) -> list[Tensor]:
     """Score questions in one physical batch; differentiable with respect to the factors.
 
@@ -222,6 +258,8 @@ def energies(
         Which state of the stack each question is read with; by default the i-th with the i-th.
     layout
         ``"packed"`` or ``"plain"``; chosen for the model by default.
+    summed
+        Whether an energy is the sum over a candidate's tokens, and not their mean.
 
     Returns
     -------
@@ -246,7 +284,7 @@ def energies(
         gather.add(start, laid, question)
     inside = factors if substrate.acts_on else None
     logits = substrate.logits(hidden, rows, boundary, gather.places(hidden.device), inside)
-    return gather.energies(logits.float())
+    return gather.energies(logits.float(), summed=summed)
 
 
 class _Gather:
@@ -280,7 +318,7 @@ class _Gather:
     def places(self, device: torch.device) -> Tensor:
         return torch.tensor(list(self.place_of), device=device)
 
-    def energies(self, logits: Tensor) -> list[Tensor]:
+    def energies(self, logits: Tensor, *, summed: bool) -> list[Tensor]:
         width = max(map(len, self.tokens))
         padded = [tokens + [0] * (width - len(tokens)) for tokens in self.tokens]
         device = logits.device
@@ -289,7 +327,7 @@ class _Gather:
         values = table.reshape(-1).index_select(0, entries[:, 0] * width + entries[:, 1])
         lengths = torch.tensor(self.lengths, device=device)
         sums = values.new_zeros(len(self.lengths)).index_add(0, entries[:, 2], values)
-        return list((sums / lengths).split(self.counts))
+        return list((sums if summed else sums / lengths).split(self.counts))
 
 
 def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:

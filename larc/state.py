@@ -15,6 +15,7 @@ from larc.io.hashes import hash_json, hash_tensors
 from larc.io.states import pack_state, read_content, unpack_state, whole
 from larc.pretrained import read_layout, write_layout
 from larc.residual import Factors, initial_factors
+from larc.scoring import Normalise, checked_normalise
 from larc.substrate.frozen import Substrate
 
 SLOW_FILE = "larc slow state, version 1"
@@ -59,6 +60,10 @@ class SlowState:
         The weight of the layer at the boundary that it corrects; empty for the residual stream.
     step_size : float or None
         The size of the steps it was trained for, where that was learned with it.
+    normalise : str
+        How its candidates are scored: by the ``mean`` log-probability of their tokens, as in the
+        paper; by its ``sum``; or by the mean less the candidate's own ``prior``, which is what the
+        same state gives it without the question.
 
     Examples
     --------
@@ -76,9 +81,17 @@ class SlowState:
     origin: Factors
     acts_on: str = ""
     step_size: float | None = None
+    normalise: Normalise = "mean"
 
     @staticmethod
-    def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
+    def initial(
+        substrate: Substrate,
+        *,
+        rank: int = 4,
+        seed: int,
+        boundary: int = 0,
+        normalise: Normalise = "mean",
+    ) -> SlowState:
         """Return the identity start: ``A ~ N(0, 0.02^2)`` from the seed, ``B = 0``, version 0."""
         substrate.check_boundary(boundary)
         width = substrate.width_at(boundary)
@@ -91,6 +104,7 @@ class SlowState:
             int(seed),
             factors.copy(),
             substrate.acts_on,
+            normalise=checked_normalise(normalise),
         )
 
     def advanced(self, factors: Factors, step_size: float | None = None) -> SlowState:
@@ -104,11 +118,12 @@ class SlowState:
 
     @cached_property
     def digest(self) -> str:
-        """A name for exactly this state: factors, version, boundary, substrate, learned step."""
+        """A name for exactly this state: factors, version, boundary, substrate, step, scoring."""
         tensors = [("A", self.factors.A), ("B", self.factors.B)]
-        step = [] if self.step_size is None else [self.step_size]
+        more: list[float | str] = [] if self.step_size is None else [self.step_size]
+        more += [] if self.normalise == "mean" else [self.normalise]
         return hash_json(
-            [hash_tensors(tensors), self.version, self.boundary, self.substrate, *step]
+            [hash_tensors(tensors), self.version, self.boundary, self.substrate, *more]
         )
 
     def to_bytes(self) -> bytes:
@@ -153,13 +168,18 @@ class SlowState:
                 origin,
                 str(facts.get("acts_on", "")),
                 _positive(facts.get("step_size")),
+                checked_normalise(facts.get("normalise", "mean")),
             )
 
     @property
     def _special(self) -> dict[str, str | float]:
         # Named only where there is one: files from before it are still the same files.
-        weight: dict[str, str | float] = {"acts_on": self.acts_on} if self.acts_on else {}
-        return weight if self.step_size is None else {**weight, "step_size": self.step_size}
+        special: dict[str, str | float] = {"acts_on": self.acts_on} if self.acts_on else {}
+        if self.step_size is not None:
+            special["step_size"] = self.step_size
+        if self.normalise != "mean":
+            special["normalise"] = self.normalise
+        return special
 
     @property
     def place(self) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from larc.errors import LarcError
 from larc.io.states import load_state, save_state, whole
 from larc.residual import Factors
-from larc.scoring import Limits
+from larc.scoring import Limits, Normalise
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 
@@ -253,13 +253,22 @@ def starting_state(
     *,
     rank: int | None,
     boundary: int | None,
+    normalise: Normalise | None,
     seed: int,
 ) -> SlowState:
     """Return the state that training starts from: the one given, or a new one."""
     if slow is None:
-        return SlowState.initial(substrate, rank=rank or 4, seed=seed, boundary=boundary or 0)
-    if rank is not None or boundary is not None:
-        raise LarcError("rank and boundary are those of the slow state given; leave them out.")
+        return SlowState.initial(
+            substrate,
+            rank=rank or 4,
+            seed=seed,
+            boundary=boundary or 0,
+            normalise=normalise or "mean",
+        )
+    if any(given is not None for given in (rank, boundary, normalise)):
+        raise LarcError(
+            "rank and boundary are those of the slow state given, and normalise is; leave them out."
+        )
     return slow
 
 

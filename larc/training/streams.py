@@ -17,7 +17,7 @@ from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
 from larc.residual import Factors
 from larc.rules import SGD, UpdateRule, rule_facts
-from larc.scoring import Limits
+from larc.scoring import Limits, Normalise
 from larc.state import SlowState
 from larc.stream.question import Recorded
 from larc.stream.queue import Ask, order_events
@@ -209,6 +209,7 @@ class StreamTrainer(SlowTrainer):
             self.limits,
             share_key=range(len(feedback)),
             padding=PADDING,
+            normalise=self.slow.normalise,
         )
 
 
@@ -336,6 +337,7 @@ def train_streams(
     seed: int,
     rank: int | None = None,
     boundary: int | None = None,
+    normalise: Normalise | None = None,
     slow: SlowState | None = None,
     outer: AdamW | None = None,
     limits: Limits | None = None,
@@ -362,8 +364,8 @@ def train_streams(
         trained for: read it with the same.
     seed
         Draws the first factors and, on streams of their own, the windows.
-    rank, boundary
-        Of a new state, 4 and 0 (the input) by default; not with ``slow``.
+    rank, boundary, normalise
+        Of a new state, 4, 0 (the input) and ``"mean"`` by default; not with ``slow``.
     slow
         A state to go on from instead of a new one.
     outer, limits
@@ -384,7 +386,9 @@ def train_streams(
     >>> slow.version
     2
     """
-    slow = starting_state(substrate, slow, rank=rank, boundary=boundary, seed=seed)
+    slow = starting_state(
+        substrate, slow, rank=rank, boundary=boundary, normalise=normalise, seed=seed
+    )
     settings = StreamSettings(
         objective, gradient, loss, window, horizon, batch, rule or SGD(), seed, outer or AdamW()
     )

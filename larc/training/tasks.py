@@ -16,7 +16,7 @@ from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
 from larc.residual import Factors
 from larc.rules import SGD, Objective, UpdateRule, rule_facts
-from larc.scoring import Limits
+from larc.scoring import Limits, Normalise
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
@@ -140,7 +140,12 @@ class Trainer(SlowTrainer):
 
     def _objective(self, feedback: Sequence[Sequence[Feedback]]) -> FeedbackObjective:
         return FeedbackObjective.of(
-            self.substrate, self.slow.boundary, feedback, self.limits, share_key=[0] * len(feedback)
+            self.substrate,
+            self.slow.boundary,
+            feedback,
+            self.limits,
+            share_key=[0] * len(feedback),
+            normalise=self.slow.normalise,
         )
 
     def _outer_gradient(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
@@ -206,6 +211,7 @@ def train(
     seed: int,
     rank: int | None = None,
     boundary: int | None = None,
+    normalise: Normalise | None = None,
     slow: SlowState | None = None,
     outer: AdamW | None = None,
     step_rate: float = 0.0,
@@ -227,8 +233,8 @@ def train(
         the rule, ``SGD(0.1)`` by default, whatever a slow state to go on from has learned.
     seed
         Draws the first factors and, on a stream of its own, the order of the tasks.
-    rank, boundary
-        Of a new state, 4 and 0 (the input) by default; not with ``slow``.
+    rank, boundary, normalise
+        Of a new state, 4, 0 (the input) and ``"mean"`` by default; not with ``slow``.
     slow
         A state to go on from instead of a new one.
     outer, step_rate, limits
@@ -248,7 +254,9 @@ def train(
     >>> slow.version
     2
     """
-    slow = starting_state(substrate, slow, rank=rank, boundary=boundary, seed=seed)
+    slow = starting_state(
+        substrate, slow, rank=rank, boundary=boundary, normalise=normalise, seed=seed
+    )
     settings = TrainingSettings(
         objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW(), step_rate
     )
