@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from larc import experts as experts
     from larc.errors import LarcError
     from larc.exporting import export_state
     from larc.feedback import CandidateLosses, Label
@@ -123,6 +124,8 @@ def __getattr__(name: str) -> Any:
             stacklevel=2,
         )
         return __getattr__(_RENAMED[name])
+    if name == "experts":
+        return import_module("larc.experts")
     if name not in _HOMES:
         raise AttributeError(f"module 'larc' has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(_HOMES[name]), name)

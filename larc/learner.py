@@ -91,6 +91,11 @@ class Episode:
         self.step: int = 0
 
     @property
+    def learner(self) -> Learner:
+        """The learner that it was begun from."""
+        return self._learner
+
+    @property
     def slow_version(self) -> int:
         """The version of the slow state this episode is bound to."""
         return self.slow.version
