@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from larc.interventions import Evaluation, Predictions, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
     from larc.residual import Factors
-    from larc.rules import SGD, Descent, UpdateRule
+    from larc.rules import SGD, Descent, RMSprop, UpdateRule
     from larc.scoring import Limits
     from larc.state import SlowState
     from larc.stream.controller import Controller
@@ -51,6 +51,7 @@ _HOMES = {
     "Predictions": "larc.interventions",
     "Prompter": "larc.stream.prompter",
     "Question": "larc.stream.question",
+    "RMSprop": "larc.rules",
     "Recorded": "larc.stream.question",
     "Session": "larc.stream.session",
     "SessionFull": "larc.stream.session",
@@ -93,6 +94,7 @@ __all__ = [
     "Predictions",
     "Prompter",
     "Question",
+    "RMSprop",
     "Recorded",
     "Session",
     "SessionFull",

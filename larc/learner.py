@@ -18,7 +18,7 @@ from larc.io.states import load_state, save_state, whole
 from larc.objectives import FeedbackObjective
 from larc.priors import PriorCache
 from larc.residual import Factors, apply_correction, apply_residual, checked_seed
-from larc.rules import SGD, UpdateRule, rule_facts
+from larc.rules import SGD, parse_rule, rule_facts
 from larc.scoring import (
     EncodedQuestion,
     Limits,
@@ -28,6 +28,7 @@ from larc.scoring import (
     policy,
 )
 from larc.state import SlowState
+from larc.stepping import Extras, StepContext, StepResult, UpdateRule, take_step
 from larc.substrate.frozen import Substrate
 from larc.substrate.views import layer_list, square_weight
 
@@ -67,6 +68,8 @@ class Episode:
         The current factors. They are replaced by an update, never changed in place.
     step : int
         How many updates they have had since they were the slow state's.
+    extras : Extras
+        What its rule keeps beside them, moments and private offsets; nothing for most rules.
     stream : numpy.random.Generator
         The episode's private random numbers.
     slow : SlowState
@@ -89,6 +92,7 @@ class Episode:
         """Go back to the slow state, with the private stream left where it is."""
         self.factors: Factors = self.slow.factors.copy()
         self.step: int = 0
+        self.extras: Extras = Extras()
 
     @property
     def learner(self) -> Learner:
@@ -119,8 +123,10 @@ class Episode:
             "slow": self.slow.digest,
             "substrate": self.slow.substrate,
             "boundary": self.slow.boundary,
+            **self.extras.facts(),
         }
-        save_state(path, EPISODE_FILE, {"A": self.factors.A, "B": self.factors.B}, facts)
+        tensors = {"A": self.factors.A, "B": self.factors.B, **self.extras.tensors()}
+        save_state(path, EPISODE_FILE, tensors, facts)
 
 
 class Learner:
@@ -133,7 +139,8 @@ class Learner:
     slow
         Where episodes start; made on this substrate.
     rule
-        How they move on feedback; by default `SGD`, of the size the slow state has learned if any.
+        How they move on feedback; by default the rule that the slow state was trained for, if it
+        learned its steps, else `SGD`.
     limits
         The most tokens a prompt and a candidate may have.
 
@@ -162,7 +169,9 @@ class Learner:
         slow.check_fits(substrate)
         self.substrate = substrate
         self.slow = slow
-        learned = SGD() if slow.step_size is None else SGD(slow.step_size)
+        learned: UpdateRule = SGD() if slow.step_size is None else SGD(slow.step_size)
+        if slow.rule:
+            learned = parse_rule(slow.rule)
         self.rule: UpdateRule = learned if rule is None else rule
         rule_facts(self.rule)  # refuses one that could not be saved
         self.limits = limits or Limits()
@@ -189,6 +198,7 @@ class Learner:
         # The same question to the same state is read once, however often it is asked.
         asked = [(number[id(e)], q) for e, q in zip(episodes, questions, strict=True)]
         distinct = list(dict.fromkeys(asked))
+        candidates = {read: texts for read, (_, _, texts) in zip(asked, requests, strict=True)}
         policies: dict[tuple[int, EncodedQuestion], Tensor] = {}
         summed = self.slow.normalise == "sum"
         priors = self._priors.read(stack, distinct) if self.slow.normalise == "prior" else {}
@@ -205,7 +215,12 @@ class Learner:
                 )
                 for read, score in zip(reads, scores, strict=True):
                     prior = priors.get((read[0], read[1].candidates))
-                    policies[read] = policy(score if prior is None else score - prior).cpu()
+                    energy = score if prior is None else score - prior
+                    private = states[read[0]].extras.offsets
+                    if private:
+                        texts = candidates[read]
+                        energy = energy + energy.new_tensor([private.get(t, 0.0) for t in texts])
+                    policies[read] = policy(energy).cpu()
         return [policies[read].clone() for read in asked]
 
     def update_many(
@@ -240,9 +255,11 @@ class Learner:
             self.limits,
             share_key,
             normalise=self.slow.normalise,
+            offsets=[e.extras.offsets for e in episodes],
         )
         before = Factors.stack([episode.factors for episode in episodes])
-        after = self.rule.step(objective, before)
+        after = take_step(self.rule, objective, before, context_of(episodes, before))
+        extras = _extras(self.rule, objective, after, [episode.extras for episode in episodes])
         finite = after.factors.finite() & after.losses.isfinite()
         if not bool(finite.all()):
             refused = [number for number, good in enumerate(finite.tolist()) if not good]
@@ -253,6 +270,7 @@ class Learner:
         moved = after.factors.combine(before, torch.sub).norm().tolist()
         for number, episode in enumerate(episodes):
             episode.factors = after.factors.at(number).copy()
+            episode.extras = extras[number]
             episode.step += 1
         losses, reached = after.losses.tolist(), after.reached()
         self.substrate.ledger.check(losses, reached)
@@ -287,6 +305,7 @@ class Learner:
             )
         episode = self.begin(facts["seed"])
         episode.factors = factors
+        episode.extras = Extras.read(tensors, facts)
         episode.step = int(facts["step"])
         episode.stream.bit_generator.state = facts["stream"]
         return episode
@@ -376,3 +395,25 @@ def _as_list(feedback: Feedback | Sequence[Feedback]) -> list[Feedback]:
                 "give CandidateLosses or a Label, or a list of them."
             )
     return pieces
+
+
+def context_of(episodes: Sequence[Episode], factors: Factors) -> StepContext:
+    """Return what a rule may go by, for a stack of episodes."""
+    slow = Factors.stack([episode.slow.factors for episode in episodes])
+    taken = torch.tensor([episode.step for episode in episodes], device=factors.A.device)
+    return StepContext(slow, taken, Extras.stacked([e.extras for e in episodes], factors))
+
+
+def _extras(
+    rule: UpdateRule, objective: FeedbackObjective, after: StepResult, extras: Sequence[Extras]
+) -> list[Extras]:
+    """Return what episodes keep beside their factors after an update."""
+    size = getattr(rule, "offset_size", 0.0)
+    slopes = objective.offset_slopes() if size else [{}] * len(extras)
+    return [
+        Extras(
+            {name: moment[number].detach().clone() for name, moment in after.moments.items()},
+            one.moved(slopes[number], size) if size else one.offsets,
+        )
+        for number, one in enumerate(extras)
+    ]

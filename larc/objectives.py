@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -45,6 +45,10 @@ class FeedbackObjective:
     normalise
         What an energy is. A prior is read once for each state and set of candidates, and is
         differentiated with the rest.
+    offsets
+        Of each episode a private bias for candidates, by their texts; for none by default.
+    energy_slopes
+        Of each piece the slopes of its share of the loss at its energies, after `gradients`.
     """
 
     substrate: Substrate
@@ -56,6 +60,8 @@ class FeedbackObjective:
     share_key: tuple[Hashable, ...]
     padding: float | None = None
     normalise: Normalise = "mean"
+    offsets: tuple[Mapping[str, float], ...] = ()
+    energy_slopes: dict[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(
@@ -66,6 +72,7 @@ class FeedbackObjective:
         share_key: Sequence[Hashable] | None = None,
         padding: float | None = None,
         normalise: Normalise = "mean",
+        offsets: Sequence[Mapping[str, float]] = (),
     ) -> FeedbackObjective:
         """Collect the feedback of each episode, refusing what cannot be scored."""
         pieces = tuple(piece for items in feedback for piece in items)
@@ -73,7 +80,16 @@ class FeedbackObjective:
         questions = tuple(ask(substrate, p.prompt, p.candidates, limits) for p in pieces)
         marks = tuple(range(len(feedback)) if share_key is None else share_key)
         return FeedbackObjective(
-            substrate, boundary, pieces, questions, owners, len(feedback), marks, padding, normalise
+            substrate,
+            boundary,
+            pieces,
+            questions,
+            owners,
+            len(feedback),
+            marks,
+            padding,
+            normalise,
+            tuple(offsets),
         )
 
     def select(self, episodes: Sequence[int]) -> FeedbackObjective:
@@ -90,6 +106,8 @@ class FeedbackObjective:
             owners=tuple(number for number, e in enumerate(episodes) for _ in by_episode[e]),
             episodes=len(episodes),
             share_key=tuple(self.share_key[episode] for episode in episodes),
+            offsets=tuple(self.offsets[e] for e in episodes) if self.offsets else (),
+            energy_slopes={},
         )
 
     @cached_property
@@ -194,6 +212,7 @@ class FeedbackObjective:
         at.requires_grad_()
         losses = torch.stack([self._loss(p, row) for (_, p), row in zip(pieces, at, strict=True)])
         (weights,) = torch.autograd.grad(losses.sum(), at)  # each piece's slopes at the energies
+        self.energy_slopes.update(zip((piece for _, piece in pieces), weights, strict=True))
         into = [self.owners[piece] for _, piece in pieces]
         total.index_add_(0, torch.tensor(into, device=device), losses.detach())
         if priors is not None:
@@ -258,7 +277,20 @@ class FeedbackObjective:
             self.substrate, questions, factors, self.boundary, owners=owners, summed=summed
         )
 
+    def offset_slopes(self) -> list[dict[str, float]]:
+        """Return each episode's slopes of its loss at its private offsets, after `gradients`."""
+        slopes: list[dict[str, float]] = [{} for _ in range(self.episodes)]
+        for piece, weights in sorted(self.energy_slopes.items()):
+            summed = slopes[self.owners[piece]]
+            for text, slope in zip(self.feedback[piece].candidates, weights.tolist(), strict=True):
+                summed[text] = summed.get(text, 0.0) + slope
+        return slopes
+
     def _loss(self, piece: int, scores: Tensor) -> Tensor:
+        private = self.offsets[self.owners[piece]] if self.offsets else {}
+        if private:
+            texts = self.feedback[piece].candidates
+            scores = scores + scores.new_tensor([private.get(text, 0.0) for text in texts])
         return self.feedback[piece].loss(scores) / self._counts[self.owners[piece]]
 
 
@@ -331,8 +363,16 @@ def gradients_together(
         owners=first.owners + tuple(first.episodes + owner for owner in second.owners),
         episodes=first.episodes + second.episodes,
         share_key=first.share_key + second.share_key,
+        offsets=first.offsets + second.offsets,
+        energy_slopes={},
     )
     losses, slopes = both.gradients(factors.map(lambda tensor: torch.cat([tensor, tensor])))
+    pieces = len(first.feedback)
+    for piece, weights in both.energy_slopes.items():
+        if piece < pieces:
+            first.energy_slopes[piece] = weights
+        else:
+            second.energy_slopes[piece - pieces] = weights
     middle = first.episodes
     return (
         (losses[:middle], slopes.map(lambda tensor: tensor[:middle])),

@@ -15,6 +15,7 @@ from larc.io.hashes import hash_json, hash_tensors
 from larc.io.states import pack_state, read_content, unpack_state, whole
 from larc.pretrained import read_layout, write_layout
 from larc.residual import Factors, initial_factors
+from larc.rules import RULES
 from larc.scoring import Normalise, checked_normalise
 from larc.substrate.frozen import Substrate
 
@@ -64,6 +65,9 @@ class SlowState:
         How its candidates are scored: by the ``mean`` log-probability of their tokens, as in the
         paper; by its ``sum``; or by the mean less the candidate's own ``prior``, which is what the
         same state gives it without the question.
+    rule : str
+        The update rule it was trained for, as `larc.rules.parse_rule` reads it, where that was
+        learned with it.
 
     Examples
     --------
@@ -82,6 +86,7 @@ class SlowState:
     acts_on: str = ""
     step_size: float | None = None
     normalise: Normalise = "mean"
+    rule: str = ""
 
     @staticmethod
     def initial(
@@ -107,14 +112,22 @@ class SlowState:
             normalise=checked_normalise(normalise),
         )
 
-    def advanced(self, factors: Factors, step_size: float | None = None) -> SlowState:
-        """Return the next version: its own copy of the factors, and the step size if learned."""
+    def advanced(
+        self, factors: Factors, step_size: float | None = None, rule: str = ""
+    ) -> SlowState:
+        """Return the next version: its own copy of the factors, and the steps if learned."""
         if factors.A.shape != self.factors.A.shape or not bool(factors.finite()):
             raise LarcError(
                 f"factors of rank {factors.rank} and width {factors.width} cannot follow "
                 f"rank {self.factors.rank} and width {self.factors.width}, or are not finite."
             )
-        return replace(self, factors=factors.copy(), version=self.version + 1, step_size=step_size)
+        return replace(
+            self,
+            factors=factors.copy(),
+            version=self.version + 1,
+            step_size=step_size,
+            rule=rule,
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -122,6 +135,7 @@ class SlowState:
         tensors = [("A", self.factors.A), ("B", self.factors.B)]
         more: list[float | str] = [] if self.step_size is None else [self.step_size]
         more += [] if self.normalise == "mean" else [self.normalise]
+        more += [self.rule] if self.rule else []
         return hash_json(
             [hash_tensors(tensors), self.version, self.boundary, self.substrate, *more]
         )
@@ -169,6 +183,7 @@ class SlowState:
                 str(facts.get("acts_on", "")),
                 _positive(facts.get("step_size")),
                 checked_normalise(facts.get("normalise", "mean")),
+                _known_rule(facts.get("rule", "")),
             )
 
     @property
@@ -179,6 +194,8 @@ class SlowState:
             special["step_size"] = self.step_size
         if self.normalise != "mean":
             special["normalise"] = self.normalise
+        if self.rule:
+            special["rule"] = self.rule
         return special
 
     @property
@@ -284,6 +301,13 @@ class SlowState:
                 f"the state belongs to substrate {self.substrate[:12]}… and {substrate.name} is "
                 f"{substrate.identity.digest[:12]}…; use a state made on this substrate."
             )
+
+
+def _known_rule(text: str) -> str:
+    """Return the rule of a file; one of this package only, since its class is not loaded here."""
+    if text and text.split(":")[0] not in RULES:
+        raise ValueError(f"{text!r} is no rule of this package")
+    return text
 
 
 def _positive(value: object) -> float | None:

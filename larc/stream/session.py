@@ -24,6 +24,7 @@ from larc.learner import Episode, Learner, Update
 from larc.residual import Factors
 from larc.rules import UpdateRule, parse_rule, rule_facts
 from larc.state import SlowState
+from larc.stepping import Extras
 from larc.stream.prompter import PlainPrompter, Prompter
 from larc.stream.question import Labelled, LabelValue, Question, Recorded, labels_of, resolved
 from larc.stream.strategies import Strategy
@@ -360,7 +361,7 @@ class Session:
     def size(self) -> int:
         """Bytes of all live state: factors, random streams, the prompter's memory, the awaited."""
         states = {id(episode): episode for episode in self.episodes.values()}.values()
-        numbers = sum(4 * episode.factors.numbers for episode in states)
+        numbers = sum(4 * (e.factors.numbers + e.extras.numbers) for e in states)
         streams = sum(len(str(episode.stream.bit_generator.state)) for episode in states)
         return numbers + streams + self.prompter.size + self.pending_size
 
@@ -385,10 +386,12 @@ class Session:
             episode = self.episodes[strategy.name]
             tensors[f"{strategy.name}.A"] = episode.factors.A
             tensors[f"{strategy.name}.B"] = episode.factors.B
+            tensors |= episode.extras.tensors(f"{strategy.name}.")
             episodes[strategy.name] = {
                 "step": episode.step,
                 "stream": episode.stream.bit_generator.state,
                 "slow": episode.slow.digest,
+                **episode.extras.facts(),
             }
         facts = {
             "rule": rule_facts(self.learner.rule),
@@ -471,15 +474,17 @@ class Session:
             factors = factors.to(device)
             factors.check_like(self.learner.slow.factors)
             stream.bit_generator.state = saved["stream"]
-            states.append((factors, int(saved["step"]), stream))
+            extras = Extras.read(tensors, saved, f"{strategy.name}.")
+            states.append((factors, int(saved["step"]), stream, extras))
         pending = {
             name: self._unpacked(name, packed, given) for name, packed in facts["pending"].items()
         }
         events, notes = int(facts["events"]), facts["notes"]
         self.prompter.restore(facts["prompter"])
-        for strategy, (factors, step, stream) in zip(self.strategies, states, strict=True):
+        for strategy, (factors, step, stream, extras) in zip(self.strategies, states, strict=True):
             episode = self.episodes[strategy.name]
             episode.factors, episode.step, episode.stream = factors, step, stream
+            episode.extras = extras
         self.pending, self.events = pending, events
         return notes
 
@@ -529,11 +534,12 @@ class _Point:
 
     def __init__(self, episode: Episode) -> None:
         self.episode, self.factors, self.step = episode, episode.factors, episode.step
-        self.stream = episode.stream.bit_generator.state
+        self.stream, self.extras = episode.stream.bit_generator.state, episode.extras
 
     def restore(self) -> None:
         self.episode.factors, self.episode.step = self.factors, self.step
         self.episode.stream.bit_generator.state = self.stream
+        self.episode.extras = self.extras
 
 
 def _shrink(episode: Episode, before: Factors, scale: float) -> float:

@@ -9,27 +9,28 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from larc.errors import LarcError
 from larc.feedback import BrierLabel, Label
 from larc.io.hashes import hash_json
-from larc.objectives import FeedbackObjective, Precomputed, gradients_together
+from larc.objectives import FeedbackObjective
 from larc.residual import Factors
-from larc.rules import SGD, UpdateRule, rule_facts
+from larc.rules import SGD, RMSprop, UpdateRule, rule_facts, rule_text
 from larc.scoring import Limits, Normalise
 from larc.state import SlowState
 from larc.stream.question import Recorded
-from larc.stream.queue import Ask, order_events
 from larc.substrate.frozen import Substrate
 from larc.training.base import (
     AdamW,
+    OuterGradient,
     SlowTrainer,
     batch_indices,
     run_training,
     starting_state,
     twice_differentiable,
 )
+from larc.training.stack import learnable_steps, with_steps
+from larc.training.walk import Walk, rounds_of
 
 StreamObjective = Literal["online"]
 StreamGradient = Literal["first-order", "exact"]
@@ -60,6 +61,10 @@ class StreamSettings:
         Windows in an outer update, each of another stream while there are others.
     rule, seed, outer
         The private updates, what draws the windows, the outer optimiser.
+    step_rate
+        At which rate the steps of the rule are learned with the start: a size for ``A``, one for
+        ``B``, and their slowing, which starts from none; of `larc.Descent` its length. The state
+        then has the rule that it was trained for. 0 for not at all.
     """
 
     objective: StreamObjective = "online"
@@ -71,6 +76,7 @@ class StreamSettings:
     rule: UpdateRule = field(default_factory=SGD)
     seed: int = 0
     outer: AdamW = field(default_factory=AdamW)
+    step_rate: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -84,6 +90,12 @@ class StreamSettings:
             raise LarcError("a window has two questions or more, and a batch a window or more.")
         if self.horizon is not None and (self.horizon < 0 or self.gradient != "exact"):
             raise LarcError("a horizon is 0 or more, and of the exact gradient; leave it out.")
+        if not 0 <= self.step_rate <= 1:
+            raise LarcError(f"step rate {self.step_rate} was given; give a number from 0 to 1.")
+        if self.gradient == "exact" and isinstance(self.rule, RMSprop):
+            raise LarcError(
+                "an exact gradient does not go through the moments of RMSprop; use SGD."
+            )
 
     @property
     def reach(self) -> int | None:
@@ -93,45 +105,6 @@ class StreamSettings:
     def facts(self) -> dict[str, Any]:
         """Return them as JSON values."""
         return {**asdict(self), "rule": rule_facts(self.rule)}
-
-
-@dataclass(frozen=True)
-class Round:
-    """What happens at one private state: questions are asked, then labels arrive that move it."""
-
-    asked: tuple[Recorded, ...]
-    arrived: tuple[Recorded, ...]
-
-
-def rounds_of(items: Sequence[Recorded]) -> list[Round]:
-    """Return a window of a stream as rounds, in causal order; labels after the last question go.
-
-    Examples
-    --------
-    >>> from larc.stream.question import Question
-    >>> items = [Recorded(Question(name, ("up", "down")), asked, arrives, label=0)
-    ...          for name, asked, arrives in (("a", 0, 2), ("b", 1, 2), ("c", 2, 9), ("d", 3, 9))]
-    >>> [([i.name for i in r.asked], [i.name for i in r.arrived]) for r in rounds_of(items)]
-    [(['a', 'b', 'c'], ['a', 'b']), (['d'], [])]
-    """
-    rounds: list[Round] = []
-    asked: list[Recorded] = []
-    for event in order_events(
-        items,
-        asked=lambda item: item.asked,
-        arrives=lambda item: item.arrives,
-        identifier=lambda item: item.name,
-    ):
-        if isinstance(event, Ask):
-            asked += event.items
-        else:
-            rounds.append(Round(tuple(asked), event.items))
-            asked = []
-    if asked:
-        return [*rounds, Round(tuple(asked), ())]
-    while rounds and not rounds[-1].asked:
-        rounds.pop()
-    return [*rounds[:-1], Round(rounds[-1].asked, ())] if rounds else []
 
 
 class StreamTrainer(SlowTrainer):
@@ -155,7 +128,8 @@ class StreamTrainer(SlowTrainer):
         settings: StreamSettings,
         limits: Limits | None = None,
     ) -> None:
-        super().__init__(substrate, slow, settings.outer, limits)
+        steps = learnable_steps(settings.rule, slow, several=True) if settings.step_rate else None
+        super().__init__(substrate, slow, settings.outer, limits, steps, settings.step_rate)
         self.streams = _checked_streams(streams)
         self.settings = settings
         # Tokenises everything now, so that what cannot be scored is refused before training.
@@ -163,6 +137,15 @@ class StreamTrainer(SlowTrainer):
             self._objective(
                 [[Label(i.question.prompt, i.question.candidates, i.label) for i in items]]
             )
+
+    def learned(self) -> tuple[float | None, str]:
+        """Return the rule with the steps that were learned, if they are."""
+        return None, rule_text(self.rule) if self.settings.step_rate else ""
+
+    @property
+    def rule(self) -> UpdateRule:
+        """The rule of the private updates, with the steps learned so far."""
+        return with_steps(self.settings.rule, self._trained)
 
     def facts(self) -> dict[str, Any]:
         """Return what this training depends on: also the settings and the streams."""
@@ -193,12 +176,23 @@ class StreamTrainer(SlowTrainer):
     def gradient_through(self, windows: Sequence[Sequence[Recorded]]) -> tuple[float, Factors]:
         """Return the mean loss of the answers given in windows, and its gradient."""
         with torch.inference_mode(False), torch.enable_grad():
-            walk = _Walk(self, [rounds_of(items) for items in windows])
+            walk = Walk(
+                self._objective,
+                [rounds_of(items) for items in windows],
+                self.slow.factors,
+                self.rule,
+                judged=Label if self.settings.loss == "cross-entropy" else BrierLabel,
+                reach=self.settings.reach,
+                learned=set(self._trained) - {"A", "B"},
+            )
             with self.substrate.ledger.operation("walk"):
                 walk.forward()
             with self.substrate.ledger.operation("adjoint"), twice_differentiable():
                 gradient = walk.backward()
-        return walk.loss / len(windows), gradient.map(lambda tensor: tensor / len(windows))
+        count = len(windows)
+        mean = gradient.map(lambda tensor: tensor / count)
+        steps = {name: share / count for name, share in walk.shares.items()}
+        return walk.loss / count, OuterGradient(mean.A, mean.B, steps)
 
     def _objective(self, feedback: Sequence[Sequence[Label]]) -> FeedbackObjective:
         # What is asked of a state and what it learns from at once goes through the model once.
@@ -211,95 +205,6 @@ class StreamTrainer(SlowTrainer):
             padding=PADDING,
             normalise=self.slow.normalise,
         )
-
-
-@dataclass
-class _Step:
-    """One round of all windows: where they were, what their answers pull at, who learned what."""
-
-    before: Factors
-    pulls: Factors
-    learning: list[int]
-    arrived: FeedbackObjective
-
-
-class _Walk:
-    """Windows side by side: forward in causal order, then back through the updates.
-
-    Forward keeps the factors of every round and nothing else. Going back, an update is made again
-    to be differentiated, one at a time: memory does not grow with the window.
-    """
-
-    def __init__(self, trainer: StreamTrainer, windows: Sequence[Sequence[Round]]) -> None:
-        self.trainer, self.windows = trainer, windows
-        self.rule = trainer.settings.rule
-        self.judged = Label if trainer.settings.loss == "cross-entropy" else BrierLabel
-        self.answers = [sum(len(one.asked) for one in rounds) for rounds in windows]
-        self.steps: list[_Step] = []
-        self.loss = 0.0
-
-    def forward(self) -> None:
-        """Walk all windows to their ends, and add up the loss of the answers."""
-        slow, count = self.trainer.slow.factors, len(self.windows)
-        state = slow.map(lambda tensor: tensor.expand(count, *tensor.shape)).copy()
-        for number in range(max(map(len, self.windows))):
-            present = [
-                rounds[number] if number < len(rounds) else Round((), ()) for rounds in self.windows
-            ]
-            asked = self.trainer._objective([_labels(one.asked, self.judged) for one in present])
-            arrived = self.trainer._objective([_labels(one.arrived, Label) for one in present])
-            (losses, pulls), (before, slopes) = gradients_together(asked, arrived, state)
-            # A window counts by the mean of its answers, whenever they were given.
-            shares = torch.tensor(
-                [len(one.asked) / n for one, n in zip(present, self.answers, strict=True)],
-                device=losses.device,
-            )
-            self.loss += float(losses @ shares)
-            learning = [place for place, one in enumerate(present) if one.arrived]
-            weighted = Factors(*(t * shares[:, None, None] for t in (pulls.A, pulls.B)))
-            step = _Step(state, weighted, learning, arrived.select(learning))
-            self.steps.append(step)
-            if learning:
-                chosen = torch.tensor(learning, device=losses.device)
-                here = state.at(chosen)
-                known = Precomputed(step.arrived, here, (before[chosen], slopes.at(chosen)))
-                moved = self.rule.step(known, here).factors
-                state = _put(state, chosen, moved)
-
-    def backward(self) -> Factors:
-        """Return the gradient of the loss at the slow factors, summed over the windows."""
-        reach = self.trainer.settings.reach
-        # What goes on through the updates, and what is past the horizon and goes straight down.
-        through = self.steps[-1].pulls.map(torch.zeros_like)
-        past = through.copy()
-        for number in range(len(self.steps) - 1, -1, -1):
-            step = self.steps[number]
-            if reach is None or (number + 1) % (reach + 1):
-                through = self._back(step, through)
-            else:
-                past, through = past.combine(through, torch.add), through.map(torch.zeros_like)
-            through = through.combine(step.pulls, torch.add)
-        return past.combine(through, torch.add).map(lambda tensor: tensor.sum(0))
-
-    def _back(self, step: _Step, through: Factors) -> Factors:
-        """Return the gradient at the factors before an update, from that at those after it."""
-        if not step.learning or not bool((through.norm() > 0).any()):
-            return through
-        chosen = torch.tensor(step.learning, device=through.A.device)
-        leaf, pulled = step.before.at(chosen).leaf(), through.at(chosen)
-        moved = self.rule.step(step.arrived, leaf, differentiable=True).factors
-        slopes = torch.autograd.grad((moved.A, moved.B), (leaf.A, leaf.B), (pulled.A, pulled.B))
-        self.trainer.substrate.ledger.add("backward", 0, 0)
-        return _put(through, chosen, Factors(*slopes))
-
-
-def _put(whole: Factors, chosen: Tensor, some: Factors) -> Factors:
-    """Return a stack with some of its entries replaced."""
-    return whole.combine(some, lambda old, new: old.index_copy(0, chosen, new))
-
-
-def _labels(items: Sequence[Recorded], kind: type[Label]) -> list[Label]:
-    return [kind(item.question.prompt, item.question.candidates, item.label) for item in items]
 
 
 def _checked_streams(streams: Iterable[Sequence[Recorded]]) -> list[list[Recorded]]:
@@ -340,6 +245,7 @@ def train_streams(
     normalise: Normalise | None = None,
     slow: SlowState | None = None,
     outer: AdamW | None = None,
+    step_rate: float = 0.0,
     limits: Limits | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 16,
@@ -368,8 +274,8 @@ def train_streams(
         Of a new state, 4, 0 (the input) and ``"mean"`` by default; not with ``slow``.
     slow
         A state to go on from instead of a new one.
-    outer, limits
-        The outer optimiser and the token limits.
+    outer, step_rate, limits
+        The outer optimiser, the rate at which it learns the rule's steps, and the token limits.
     checkpoint
         A file to save to every ``checkpoint_every`` updates, and to carry on from if it is there.
     on_update
@@ -390,7 +296,16 @@ def train_streams(
         substrate, slow, rank=rank, boundary=boundary, normalise=normalise, seed=seed
     )
     settings = StreamSettings(
-        objective, gradient, loss, window, horizon, batch, rule or SGD(), seed, outer or AdamW()
+        objective,
+        gradient,
+        loss,
+        window,
+        horizon,
+        batch,
+        rule or SGD(),
+        seed,
+        outer or AdamW(),
+        step_rate,
     )
     trainer = StreamTrainer(substrate, slow, streams, settings, limits)
     return run_training(trainer, updates, checkpoint, checkpoint_every, on_update)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from larc.errors import LarcError
 from larc.feedback import Feedback
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
 from larc.residual import Factors
-from larc.rules import SGD, Objective, UpdateRule, rule_facts
+from larc.rules import SGD, Descent, Objective, UpdateRule, rule_facts, rule_text
 from larc.scoring import Limits, Normalise
 from larc.state import SlowState
+from larc.stepping import StepContext
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
 from larc.training.base import (
@@ -27,9 +29,9 @@ from larc.training.base import (
     batch_indices,
     run_training,
     starting_state,
-    step_size_of,
     twice_differentiable,
 )
+from larc.training.stack import STEP, STEP_B, FastStack, learnable_steps, step_shares, with_steps
 
 OuterObjective = Literal["static", "adapted", "exact"]
 
@@ -43,11 +45,11 @@ class TrainingSettings:
     ``adapted`` at the adapted ones with the identity for their Jacobian, ``exact`` through the
     support steps themselves.
 
-    With a ``step_rate`` the step size of `SGD` is learned too: AdamW moves its logarithm at that
-    rate. It starts from the size that the slow state has learned before, else from the rule's. Only
-    the adapted objective has anything to learn it from; without a rate, or with the static
-    objective, steps are the rule's and the state has no size of its own afterwards. One number is
-    enough: steps of two sizes on ``A`` and ``B`` are steps of one size on ``c A`` and ``B / c``,
+    With a ``step_rate`` the step size of `SGD`, or the length of `Descent`, is learned too: AdamW
+    moves its logarithm at that rate. It starts from the size that the slow state has learned, else
+    from the rule's. The static objective has nothing to learn it from; without a rate, or with
+    that objective, steps are the rule's and the state has no size of its own afterwards. One number
+    is enough: steps of two sizes on ``A`` and ``B`` are steps of one size on ``c A`` and ``B / c``,
     and the balance of the two is trained as it is.
     """
 
@@ -67,18 +69,20 @@ class TrainingSettings:
             raise LarcError("a batch holds at least one episode and takes no fewer than 0 steps.")
         if not 0 <= self.step_rate <= 1:
             raise LarcError(f"step rate {self.step_rate} was given; give a number from 0 to 1.")
-        if self.step_rate and not isinstance(self.rule, SGD):
-            raise LarcError("only the step size of SGD can be learned; leave the step rate at 0.")
-        if self.step_rate and self.objective == "exact":
+        if self.step_rate and not isinstance(self.rule, SGD | Descent):
             raise LarcError(
-                "a step size is learned with the adapted objective; leave the step rate at 0."
+                "only the steps of SGD and Descent can be learned; leave the step rate at 0."
+            )
+
+        if self.objective == "exact" and isinstance(self.rule, SGD) and self.rule.offset_size:
+            raise LarcError(
+                "private offsets are no part of the exact gradient; use the adapted objective."
             )
 
     @property
-    def first_step(self) -> float | None:
-        """The step size that learning starts from, if one is learned."""
-        learned = self.step_rate and self.inner_steps and self.objective == "adapted"
-        return self.rule.step_size if learned and isinstance(self.rule, SGD) else None
+    def learns_steps(self) -> bool:
+        """Whether there is a step to learn, and something to learn it from."""
+        return bool(self.step_rate and self.inner_steps and self.objective != "static")
 
     def facts(self) -> dict[str, Any]:
         """Return them as JSON values; a step rate only where there is one."""
@@ -107,9 +111,10 @@ class Trainer(SlowTrainer):
         settings: TrainingSettings,
         limits: Limits | None = None,
     ) -> None:
-        super().__init__(
-            substrate, slow, settings.outer, limits, settings.first_step, settings.step_rate
+        steps = (
+            learnable_steps(settings.rule, slow, several=False) if settings.learns_steps else None
         )
+        super().__init__(substrate, slow, settings.outer, limits, steps, settings.step_rate)
         tasks = list(tasks)
         if not tasks:
             raise LarcError("there are no tasks to train on; give at least one.")
@@ -122,6 +127,15 @@ class Trainer(SlowTrainer):
             self._objective(
                 [[*(piece for batch in task.batches for piece in batch), *task.queries]]
             )
+
+    def learned(self) -> tuple[float | None, str]:
+        """Return the step size of plain SGD that was learned, or the rule with its steps."""
+        if not self.settings.learns_steps:
+            return None, ""
+        rule = with_steps(self.settings.rule, self._trained)
+        if isinstance(rule, SGD) and rule == SGD(rule.step_size):
+            return rule.step_size, ""
+        return None, rule_text(rule)
 
     def facts(self) -> dict[str, Any]:
         """Return what this training depends on: also the settings and the tasks."""
@@ -163,8 +177,9 @@ class Trainer(SlowTrainer):
         start = rho.map(lambda tensor: tensor.expand(len(tasks), *tensor.shape))
         if not exact:
             start = start.copy()
-        ledger, step = self.substrate.ledger, step_size_of(self._trained)
-        rule = self.settings.rule if step is None else SGD(step)
+        ledger = self.substrate.ledger
+        fast = FastStack(with_steps(self.settings.rule, self._trained), start)
+        walked: list[tuple[Factors, Factors, StepContext]] = []
         steps_on: list[Objective] = [objective for _, objective in rounds]
         if self.settings.objective == "static":
             # The query is read where the first support step is: one forward serves both.
@@ -172,31 +187,58 @@ class Trainer(SlowTrainer):
                 at_start, (losses, gradients) = gradients_together(support, query, start)
             steps_on[0] = Precomputed(support, start, at_start)
         with twice_differentiable() if exact else nullcontext():
-            fast = start
             with ledger.operation("support"):
-                for (learning, _), objective in zip(rounds, steps_on, strict=True):
+                for (learning, plain), objective in zip(rounds, steps_on, strict=True):
                     for _ in range(self.settings.inner_steps):
-                        result = rule.step(objective, _some(fast, learning), differentiable=exact)
-                        fast = _put_back(fast, learning, result.factors)
+                        here, context = fast.factors, fast.context(range(len(tasks)))
+                        asked, source = objective, plain
+                        if any(fast.offsets):
+                            asked = source = replace(
+                                plain,
+                                offsets=tuple(fast.offsets[n] for n in learning),
+                                energy_slopes={},
+                            )
+                        result = fast.step(
+                            asked, learning, source.offset_slopes, differentiable=exact
+                        )
+                        walked.append((here, fast.factors, context))
                         ledger.check(result.losses.tolist(), result.reached())
             with ledger.operation("query"):
                 if exact:
-                    losses = query.losses(fast)
-                    slopes = torch.autograd.grad(losses.mean(), (rho.A, rho.B))
-                    ledger.add("backward", 0, 0)
-                    return float(losses.detach().mean()), Factors(*slopes)
+                    return self._exact(fast.under(query).losses(fast.factors), rho, walked)
                 if self.settings.objective == "adapted":
-                    losses, gradients = query.gradients(fast)
+                    losses, gradients = fast.under(query).gradients(fast.factors)
                 # The identity for the Jacobian of the support steps: each episode's gradient at its
                 # own factors goes to the corresponding slow entries, and the batch is averaged.
                 mean = gradients.map(lambda tensor: tensor.mean(0))
-                if step is None:
+                if not self.settings.learns_steps:
                     return float(losses.mean()), mean
                 # To the same order, a step size that grows by a share takes the whole way from the
                 # start to the adapted factors further by that share.
-                way = fast.combine(start, torch.sub).combine(gradients, torch.mul)
+                way = fast.factors.combine(start, torch.sub).combine(gradients, torch.mul)
                 share = float(way.A.sum() + way.B.sum()) / len(tasks)
-                return float(losses.mean()), OuterGradient(mean.A, mean.B, share)
+                return float(losses.mean()), OuterGradient(mean.A, mean.B, {STEP: share})
+
+    def _exact(
+        self,
+        losses: Tensor,
+        rho: Factors,
+        walked: Sequence[tuple[Factors, Factors, StepContext]],
+    ) -> tuple[float, Factors]:
+        """Return the gradient through the support steps, and at the step if that is learned."""
+        points = walked if self.settings.learns_steps else ()
+        inside = [tensor for _, after, _ in points for tensor in (after.A, after.B)]
+        slopes = torch.autograd.grad(losses.mean(), (rho.A, rho.B, *inside))
+        self.substrate.ledger.add("backward", 0, 0)
+        value, gradient = float(losses.detach().mean()), Factors(*slopes[:2])
+        if not points:
+            return value, gradient
+        share = 0.0
+        for number, (before, after, context) in enumerate(points):
+            pull = Factors(*slopes[2 + 2 * number : 4 + 2 * number])
+            shares = step_shares(self.settings.rule, pull, before.copy(), after.copy(), context)
+            share += shares[STEP] + shares[STEP_B]
+        return value, OuterGradient(gradient.A, gradient.B, {STEP: share})
 
 
 def train(
@@ -271,18 +313,3 @@ def _arriving(tasks: Sequence[Task]) -> list[tuple[int, list[int]]]:
         (place, [number for number, count in enumerate(counts) if place < count])
         for place in range(max(counts))
     ]
-
-
-def _some(factors: Factors, episodes: Sequence[int]) -> Factors:
-    """Return the factors of some episodes; the very same where it is all of them."""
-    if len(episodes) == len(factors.A):
-        return factors
-    return factors.at(torch.tensor(episodes, device=factors.A.device))
-
-
-def _put_back(factors: Factors, episodes: Sequence[int], moved: Factors) -> Factors:
-    """Return the factors of all episodes after some of them moved, differentiable."""
-    if len(episodes) == len(factors.A):
-        return moved
-    into = torch.tensor(episodes, device=factors.A.device)
-    return factors.combine(moved, lambda all_, some: all_.index_copy(0, into, some))

@@ -12,7 +12,8 @@ from larc.residual import Factors
 from larc.scoring import ask, energies, layout_for
 from larc.stream import Ask, order_events
 from larc.stream.question import labels_of, questions_of
-from larc.training.streams import StreamSettings, StreamTrainer, rounds_of
+from larc.training.streams import StreamSettings, StreamTrainer
+from larc.training.walk import rounds_of
 from tests.questions import start
 
 KINDS = ("billing", "fault", "praise")
