@@ -7,9 +7,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 # What `make quick` leaves to `make test`: whole studies, kills, peers, a browser, pages and results.
 SLOW := tests/studies tests/runs tests/benchmarks tests/reporting/test_html_browser.py \
-	tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
+	tests/test_architectures.py tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
 
-.PHONY: help run test quick lint docs bench torture browser setup fetch clean
+.PHONY: help run test quick lint docs bench torture presets browser setup fetch clean
 
 help:
 	@awk -F': ' '/^## [a-z]+: /{sub("## ", "", $$1); printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,12 @@ bench: fetch $(VENV)/bench
 ## torture: kill, flip and feed damaged input until something breaks, and count
 torture: setup
 	$(BIN)/python -m benchmarks.torture $(TORTURE)
+
+# The largest too, with 9 GB of memory: make presets LARC_NETWORK=all.
+## presets: bring every preset from the network into an empty cache, and use it offline
+presets: LARC_NETWORK ?= 1
+presets: setup
+	LARC_NETWORK=$(LARC_NETWORK) $(BIN)/python -m pytest -m network tests/substrate
 
 # Report pages are tried in a headless Chromium: one that is here, or else one that is brought.
 browser: setup

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from larc import experts as experts
-    from larc.errors import LarcError
+    from larc.errors import (
+        ConflictingLabel,
+        DuplicateLabel,
+        LabelRefused,
+        LarcError,
+        NeverAsked,
+        NotACandidate,
+        StalePlan,
+    )
     from larc.exporting import export_state
     from larc.feedback import CandidateLosses, Label
     from larc.interventions import Evaluation, Predictions, evaluate, judge, predict
@@ -20,10 +28,11 @@ if TYPE_CHECKING:
     from larc.rules import SGD, Descent, RMSprop, UpdateRule
     from larc.scoring import Limits
     from larc.state import SlowState
+    from larc.stream.awaited import SessionFull, SessionLimits
     from larc.stream.controller import Controller
     from larc.stream.prompter import PlainPrompter, Prompter
     from larc.stream.question import Question, Recorded
-    from larc.stream.session import Session, SessionFull, SessionLimits
+    from larc.stream.session import Session
     from larc.stream.strategies import Strategy
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
@@ -34,29 +43,35 @@ if TYPE_CHECKING:
 #: Where public names come from. They are fetched when first used: the command line answers without
 #: loading torch.
 _HOMES = {
-    "SGD": "larc.rules",
     "AdamW": "larc.training.base",
     "CandidateLosses": "larc.feedback",
+    "ConflictingLabel": "larc.errors",
     "Controller": "larc.stream.controller",
     "Descent": "larc.rules",
+    "DuplicateLabel": "larc.errors",
     "Episode": "larc.learner",
     "Evaluation": "larc.interventions",
     "Factors": "larc.residual",
     "Identity": "larc.substrate",
     "Label": "larc.feedback",
+    "LabelRefused": "larc.errors",
     "LarcError": "larc.errors",
     "Learner": "larc.learner",
     "Limits": "larc.scoring",
+    "NeverAsked": "larc.errors",
+    "NotACandidate": "larc.errors",
     "PlainPrompter": "larc.stream.prompter",
     "Predictions": "larc.interventions",
     "Prompter": "larc.stream.prompter",
     "Question": "larc.stream.question",
     "RMSprop": "larc.rules",
     "Recorded": "larc.stream.question",
+    "SGD": "larc.rules",
     "Session": "larc.stream.session",
-    "SessionFull": "larc.stream.session",
-    "SessionLimits": "larc.stream.session",
+    "SessionFull": "larc.stream.awaited",
+    "SessionLimits": "larc.stream.awaited",
     "SlowState": "larc.state",
+    "StalePlan": "larc.errors",
     "Strategy": "larc.stream.strategies",
     "StreamTrainer": "larc.training.streams",
     "Substrate": "larc.substrate",
@@ -80,16 +95,21 @@ __all__ = [
     "SGD",
     "AdamW",
     "CandidateLosses",
+    "ConflictingLabel",
     "Controller",
     "Descent",
+    "DuplicateLabel",
     "Episode",
     "Evaluation",
     "Factors",
     "Identity",
     "Label",
+    "LabelRefused",
     "LarcError",
     "Learner",
     "Limits",
+    "NeverAsked",
+    "NotACandidate",
     "PlainPrompter",
     "Predictions",
     "Prompter",
@@ -100,6 +120,7 @@ __all__ = [
     "SessionFull",
     "SessionLimits",
     "SlowState",
+    "StalePlan",
     "Strategy",
     "StreamTrainer",
     "Substrate",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy, deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from larc.errors import LarcError
-from larc.feedback import CandidateLosses, Feedback, Label
+from larc.feedback import Feedback
 from larc.io.states import load_state, save_state, whole
-from larc.objectives import FeedbackObjective
 from larc.priors import PriorCache
 from larc.residual import Factors, apply_correction, apply_residual, checked_seed
 from larc.rules import SGD, parse_rule, rule_facts
@@ -28,33 +27,16 @@ from larc.scoring import (
     policy,
 )
 from larc.state import SlowState
-from larc.stepping import Extras, StepContext, StepResult, UpdateRule, take_step
+from larc.stepping import Extras, UpdateRule
 from larc.substrate.frozen import Substrate
 from larc.substrate.views import layer_list, square_weight
+from larc.updates import Moved, Step, Update, check_all_moved, feedback_list, take_steps
+
+__all__ = ["Episode", "Learner", "ReadRequest", "Refusals", "Update", "UpdateRequest"]
 
 EPISODE_FILE = "larc episode, version 1"
-
-
-@dataclass(frozen=True)
-class Update:
-    """What one update did.
-
-    Attributes
-    ----------
-    loss
-        The loss before it.
-    distance
-        How far the factors moved.
-    after
-        The loss after it, if the rule looked: `Descent` does, `SGD` does not.
-    evaluations
-        How often the model evaluated the feedback for it.
-    """
-
-    loss: float
-    distance: float
-    after: float | None = None
-    evaluations: int = 1
+#: What becomes of a refusal in a shared batch: it is raised, or returned in its place.
+Refusals = Literal["raise", "return"]
 
 
 class Episode:
@@ -76,10 +58,16 @@ class Episode:
         The slow state it was begun with, which it resets to.
     """
 
-    def __init__(self, learner: Learner, seed: int) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        seed: int,
+        slow: SlowState | None = None,
+        rule: UpdateRule | None = None,
+    ) -> None:
         self._learner = learner
-        self.slow = learner.slow
-        self.rule = learner.rule
+        self.slow = learner.slow if slow is None else slow
+        self.rule = learner.rule if rule is None else rule
         self.seed = seed
         self.reset()
 
@@ -93,6 +81,24 @@ class Episode:
         self.factors: Factors = self.slow.factors.copy()
         self.step: int = 0
         self.extras: Extras = Extras()
+
+    def fork(self) -> Episode:
+        """Return an episode at this same point, which goes on by itself.
+
+        Examples
+        --------
+        >>> import larc
+        >>> substrate = larc.load_substrate("tiny")
+        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
+        >>> episode = learner.begin(seed=7)
+        >>> fork = episode.fork()
+        >>> update = fork.update(larc.Label("2+2=", ["4", "5"], 0))
+        >>> fork.step, episode.step
+        (1, 0)
+        """
+        fork = copy(self)  # factors are replaced by an update, never changed in place
+        fork.stream = deepcopy(self.stream)
+        return fork
 
     @property
     def learner(self) -> Learner:
@@ -125,8 +131,13 @@ class Episode:
             "boundary": self.slow.boundary,
             **self.extras.facts(),
         }
-        tensors = {"A": self.factors.A, "B": self.factors.B, **self.extras.tensors()}
-        save_state(path, EPISODE_FILE, tensors, facts)
+        save_state(path, EPISODE_FILE, {"A": self.factors.A, "B": self.factors.B}, facts)
+
+
+#: An episode with the prompt and the candidates that it reads.
+ReadRequest = tuple[Episode, str, Sequence[str]]
+#: An episode with the feedback that it learns from.
+UpdateRequest = tuple[Episode, Feedback | Sequence[Feedback]]
 
 
 class Learner:
@@ -177,31 +188,87 @@ class Learner:
         self.limits = limits or Limits()
         self._priors = PriorCache(substrate, slow.boundary)
 
-    def begin(self, seed: int = 0) -> Episode:
-        """Begin an episode: a private copy of the slow factors, and a random stream of its own."""
-        return Episode(self, checked_seed(seed))
+    def begin(
+        self, seed: int = 0, *, slow: SlowState | None = None, rule: UpdateRule | None = None
+    ) -> Episode:
+        """Begin an episode: a private copy of the slow factors, and a random stream of its own.
 
-    def read_many(self, requests: Sequence[tuple[Episode, str, Sequence[str]]]) -> list[Tensor]:
+        Parameters
+        ----------
+        seed
+            Of its random stream.
+        slow
+            Another slow state of this substrate to start from.
+        rule
+            Another rule to move by.
+        """
+        if slow is not None:
+            slow.check_fits(self.substrate)
+        if rule is not None:
+            rule_facts(rule)  # refuses one that could not be saved
+        return Episode(self, checked_seed(seed), slow, rule)
+
+    @overload
+    def read_many(
+        self, requests: Sequence[ReadRequest], *, refusals: Literal["raise"] = "raise"
+    ) -> list[Tensor]: ...
+
+    @overload
+    def read_many(
+        self, requests: Sequence[ReadRequest], *, refusals: Literal["return"]
+    ) -> list[Tensor | LarcError]: ...
+
+    def read_many(
+        self, requests: Sequence[ReadRequest], *, refusals: Refusals = "raise"
+    ) -> list[Tensor] | list[Tensor | LarcError]:
         """Return each episode's policy on its own question, in shared physical batches.
 
-        Probabilities come as float32 tensors on the CPU, one per request, with no gradient.
+        Parameters
+        ----------
+        requests
+            Episodes, each with a prompt and its candidates.
+        refusals
+            ``raise`` to raise the first refusal; ``return`` to answer all other requests and have
+            a refused one's `LarcError` in its place.
+
+        Returns
+        -------
+        list of Tensor
+            Probabilities as float32 tensors on the CPU, one per request, with no gradient.
         """
         requests = list(requests)
+        asked: list[tuple[Episode, EncodedQuestion] | LarcError] = []
+        for number, (episode, prompt, candidates) in enumerate(requests):
+            try:
+                self._check_together([episode], number)
+                asked.append((episode, ask(self.substrate, prompt, candidates, self.limits)))
+            except LarcError as refusal:
+                if refusals == "raise":
+                    raise
+                asked.append(refusal)
+        good = [
+            (*one, tuple(candidates))
+            for one, (_, _, candidates) in zip(asked, requests, strict=True)
+            if not isinstance(one, LarcError)
+        ]
+        policies = iter(self._policies(good))
+        return [one if isinstance(one, LarcError) else next(policies) for one in asked]
+
+    def _policies(
+        self, requests: Sequence[tuple[Episode, EncodedQuestion, tuple[str, ...]]]
+    ) -> list[Tensor]:
         if not requests:
             return []
-        episodes = [episode for episode, _, _ in requests]
-        self._check_together(episodes)
-        questions = [ask(self.substrate, p, c, self.limits) for _, p, c in requests]
-        states = list({id(episode): episode for episode in episodes}.values())
+        states = list({id(episode): episode for episode, _, _ in requests}.values())
         number = {id(episode): index for index, episode in enumerate(states)}
         stack = Factors.stack([episode.factors for episode in states])
         # The same question to the same state is read once, however often it is asked.
-        asked = [(number[id(e)], q) for e, q in zip(episodes, questions, strict=True)]
+        asked = [(number[id(episode)], question) for episode, question, _ in requests]
         distinct = list(dict.fromkeys(asked))
-        candidates = {read: texts for read, (_, _, texts) in zip(asked, requests, strict=True)}
+        texts = {read: request[2] for read, request in zip(asked, requests, strict=True)}
         policies: dict[tuple[int, EncodedQuestion], Tensor] = {}
-        summed = self.slow.normalise == "sum"
-        priors = self._priors.read(stack, distinct) if self.slow.normalise == "prior" else {}
+        normalise = self.slow.normalise
+        priors = self._priors.read(stack, distinct) if normalise == "prior" else {}
         with torch.no_grad():
             for chunk in chunks(self.substrate, [question for _, question in distinct]):
                 reads = [distinct[index] for index in chunk]
@@ -211,71 +278,98 @@ class Learner:
                     stack,
                     self.slow.boundary,
                     owners=[owner for owner, _ in reads],
-                    summed=summed,
+                    summed=normalise == "sum",
                 )
                 for read, score in zip(reads, scores, strict=True):
-                    prior = priors.get((read[0], read[1].candidates))
-                    energy = score if prior is None else score - prior
+                    if priors:
+                        score = score - priors[read[0], read[1].candidates]
                     private = states[read[0]].extras.offsets
                     if private:
-                        texts = candidates[read]
-                        energy = energy + energy.new_tensor([private.get(t, 0.0) for t in texts])
-                    policies[read] = policy(energy).cpu()
+                        score = score + score.new_tensor([private.get(t, 0.0) for t in texts[read]])
+                    policies[read] = policy(score).cpu()
         return [policies[read].clone() for read in asked]
 
+    @overload
     def update_many(
-        self, updates: Sequence[tuple[Episode, Feedback | Sequence[Feedback]]]
-    ) -> list[Update]:
+        self, updates: Sequence[UpdateRequest], *, refusals: Literal["raise"] = "raise"
+    ) -> list[Update]: ...
+
+    @overload
+    def update_many(
+        self, updates: Sequence[UpdateRequest], *, refusals: Literal["return"]
+    ) -> list[Update | LarcError]: ...
+
+    def update_many(
+        self, updates: Sequence[UpdateRequest], *, refusals: Refusals = "raise"
+    ) -> list[Update] | list[Update | LarcError]:
         """Take one step for each episode on its own feedback, in shared physical batches.
 
-        Either every episode moves or, if anything is refused, none does.
+        Each episode moves by its own rule; those of one rule share their batches.
+
+        Parameters
+        ----------
+        updates
+            Episodes, each with its feedback.
+        refusals
+            ``raise``: either every episode moves or, if anything is refused, none does.
+            ``return``: every other episode moves, and a refused one's `LarcError` is in its place.
         """
         updates = list(updates)
-        if not updates:
-            return []
-        episodes = [episode for episode, _ in updates]
-        if len({id(episode) for episode in episodes}) < len(episodes):
+        if len({id(episode) for episode, _ in updates}) < len(updates):
             raise LarcError(
                 "an episode appears twice in one update; give it all of its feedback as one list."
             )
-        self._check_together(episodes)
-        for number, episode in enumerate(episodes):
-            if episode.rule != self.rule:
-                raise LarcError(
-                    f"episode {number} is bound to {episode.rule}; "
-                    "use the learner it was begun from."
+        results: dict[int, Moved | LarcError] = {}
+        steps: list[Step] = []
+        for number, (episode, given) in enumerate(updates):
+            try:
+                feedback = self._checked_feedback(number, episode, given)
+            except LarcError as refusal:
+                if refusals == "raise":
+                    raise
+                results[number] = refusal
+                continue
+            # Episodes that have not moved yet are at one state, and share what is computed there.
+            mark = id(episode.slow) if episode.step == 0 else (id(episode.slow), number)
+            steps.append(
+                Step(
+                    number,
+                    episode.rule,
+                    episode.factors,
+                    feedback,
+                    episode.slow.factors,
+                    episode.step,
+                    episode.extras,
+                    mark,
                 )
-        feedback = [_as_list(pieces) for _, pieces in updates]
-        # Episodes that have not moved yet are at one state, and can share what is computed there.
-        share_key = [id(e.slow) if e.step == 0 else (id(e.slow), n) for n, e in enumerate(episodes)]
-        objective = FeedbackObjective.of(
-            self.substrate,
-            self.slow.boundary,
-            feedback,
-            self.limits,
-            share_key,
-            normalise=self.slow.normalise,
-            offsets=[e.extras.offsets for e in episodes],
-        )
-        before = Factors.stack([episode.factors for episode in episodes])
-        after = take_step(self.rule, objective, before, context_of(episodes, before))
-        extras = _extras(self.rule, objective, after, [episode.extras for episode in episodes])
-        finite = after.factors.finite() & after.losses.isfinite()
-        if not bool(finite.all()):
-            refused = [number for number, good in enumerate(finite.tolist()) if not good]
-            raise LarcError(
-                f"the update of episode {refused} of this batch is not finite and no episode was "
-                "changed; take smaller steps or reset it."
             )
-        moved = after.factors.combine(before, torch.sub).norm().tolist()
-        for number, episode in enumerate(episodes):
-            episode.factors = after.factors.at(number).copy()
-            episode.extras = extras[number]
+        results |= take_steps(
+            self.substrate, self.slow.boundary, self.limits, steps, self.slow.normalise
+        )
+        if refusals == "raise":
+            check_all_moved(results)
+        done: list[Update | LarcError] = []
+        for number, (episode, _) in enumerate(updates):
+            result = results[number]
+            if isinstance(result, LarcError):
+                done.append(result)
+                continue
+            episode.factors, episode.extras = result.factors, result.extras
             episode.step += 1
-        losses, reached = after.losses.tolist(), after.reached()
-        self.substrate.ledger.check(losses, reached)
-        spent = [1] * len(episodes) if after.evaluations is None else after.evaluations.tolist()
-        return [Update(*one) for one in zip(losses, moved, reached, spent, strict=True)]
+            done.append(result.update)
+        moved = [one for one in done if isinstance(one, Update)]
+        self.substrate.ledger.check([one.loss for one in moved], [one.after for one in moved])
+        return done
+
+    def _checked_feedback(
+        self, number: int, episode: Episode, given: Feedback | Sequence[Feedback]
+    ) -> list[Feedback]:
+        """Return feedback as a list, refusing what cannot be learned from."""
+        self._check_together([episode], number)
+        feedback = feedback_list(given)
+        for piece in feedback:
+            ask(self.substrate, piece.prompt, piece.candidates, self.limits)
+        return feedback
 
     def resume(self, path: str | Path) -> Episode:
         """Return a saved episode where it stopped, refusing one bound to anything else."""
@@ -305,7 +399,7 @@ class Learner:
             )
         episode = self.begin(facts["seed"])
         episode.factors = factors
-        episode.extras = Extras.read(tensors, facts)
+        episode.extras = Extras.read(facts)
         episode.step = int(facts["step"])
         episode.stream.bit_generator.state = facts["stream"]
         return episode
@@ -361,10 +455,10 @@ class Learner:
         finally:
             hook.remove()
 
-    def _check_together(self, episodes: Sequence[Episode]) -> None:
+    def _check_together(self, episodes: Sequence[Episode], first: int = 0) -> None:
         """Refuse episodes that cannot be computed in one batch of this learner."""
         expected = self.slow
-        for number, episode in enumerate(episodes):
+        for number, episode in enumerate(episodes, start=first):
             slow = episode.slow
             if (slow.substrate, slow.boundary) != (expected.substrate, expected.boundary):
                 raise LarcError(
@@ -382,38 +476,3 @@ class Learner:
                     f"{episode.factors.width}; this learner has {expected.factors.rank} and "
                     f"{expected.factors.width}."
                 )
-
-
-def _as_list(feedback: Feedback | Sequence[Feedback]) -> list[Feedback]:
-    pieces: list[Any] = list(feedback) if isinstance(feedback, list | tuple) else [feedback]
-    if not pieces:
-        raise LarcError("an update was asked for with no feedback; give at least one piece.")
-    for piece in pieces:
-        if not isinstance(piece, CandidateLosses | Label):
-            raise LarcError(
-                f"feedback of type {type(piece).__name__} was given; "
-                "give CandidateLosses or a Label, or a list of them."
-            )
-    return pieces
-
-
-def context_of(episodes: Sequence[Episode], factors: Factors) -> StepContext:
-    """Return what a rule may go by, for a stack of episodes."""
-    slow = Factors.stack([episode.slow.factors for episode in episodes])
-    taken = torch.tensor([episode.step for episode in episodes], device=factors.A.device)
-    return StepContext(slow, taken, Extras.stacked([e.extras for e in episodes], factors))
-
-
-def _extras(
-    rule: UpdateRule, objective: FeedbackObjective, after: StepResult, extras: Sequence[Extras]
-) -> list[Extras]:
-    """Return what episodes keep beside their factors after an update."""
-    size = getattr(rule, "offset_size", 0.0)
-    slopes = objective.offset_slopes() if size else [{}] * len(extras)
-    return [
-        Extras(
-            {name: moment[number].detach().clone() for name, moment in after.moments.items()},
-            one.moved(slopes[number], size) if size else one.offsets,
-        )
-        for number, one in enumerate(extras)
-    ]

@@ -43,6 +43,8 @@ class Ledger:
     def __init__(self) -> None:
         self.entries: dict[tuple[str, str], Entry] = {}
         self.seconds: dict[str, float] = {}
+        #: How candidates were laid out: packed into a shared row, plain, or both.
+        self.layouts: set[str] = set()
         self._operation = "other"
         self._since = time.perf_counter()
 
@@ -81,6 +83,7 @@ class Ledger:
         """Forget everything counted and begin a new clock."""
         self.entries.clear()
         self.seconds.clear()
+        self.layouts.clear()
         self._since = time.perf_counter()
 
     def spent(self) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -128,29 +129,38 @@ class Extras:
         """How many numbers it holds."""
         return sum(moment.numel() for moment in self.moments.values()) + len(self.offsets)
 
-    def tensors(self, prefix: str = "") -> dict[str, Tensor]:
-        """Return the moments under the names of a file."""
-        return {f"{prefix}moment.{name}": moment for name, moment in self.moments.items()}
-
     def facts(self) -> dict[str, Any]:
-        """Return the rest as JSON values; nothing where there is nothing."""
-        return {"offsets": dict(self.offsets)} if self.offsets else {}
+        """Return it as JSON values, bit for bit; nothing where there is nothing."""
+        if not self.moments and not self.offsets:
+            return {}
+        moments = {
+            name: {
+                "shape": list(moment.shape),
+                "data": base64.b64encode(moment.detach().cpu().numpy().tobytes()).decode(),
+            }
+            for name, moment in self.moments.items()
+        }
+        return {"extras": {"moments": moments, "offsets": dict(self.offsets)}}
 
     @staticmethod
-    def read(tensors: Mapping[str, Tensor], facts: Mapping[str, Any], prefix: str = "") -> Extras:
-        """Return what a file holds.
+    def read(facts: Mapping[str, Any]) -> Extras:
+        """Return what the facts of a file hold.
 
         Examples
         --------
         >>> kept = Extras({"square.A": torch.ones(2)}, {"up": 0.25})
-        >>> again = Extras.read(kept.tensors(), kept.facts())
-        >>> again.offsets, again.moments["square.A"].tolist()
-        ({'up': 0.25}, [1.0, 1.0])
+        >>> again = Extras.read(kept.facts())
+        >>> again.offsets, again.moments["square.A"].tolist(), Extras.read({}).numbers
+        ({'up': 0.25}, [1.0, 1.0], 0)
         """
-        start = f"{prefix}moment."
-        moments = {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
-        offsets = {str(text): float(value) for text, value in facts.get("offsets", {}).items()}
-        return Extras(moments, offsets)
+        kept = facts.get("extras", {"moments": {}, "offsets": {}})
+        moments = {
+            str(name): torch.frombuffer(
+                bytearray(base64.b64decode(moment["data"])), dtype=torch.float32
+            ).reshape(moment["shape"])
+            for name, moment in kept["moments"].items()
+        }
+        return Extras(moments, {str(t): float(v) for t, v in kept["offsets"].items()})
 
     @staticmethod
     def stacked(extras: Sequence[Extras], factors: Factors) -> dict[str, Tensor]:

@@ -381,8 +381,6 @@ def test_states_of_another_substrate_width_or_rank_are_refused(tiny):
         learner_on(tiny, rank=4).read_many([(stranger, "q", ["a", "b"])])
     with pytest.raises(larc.LarcError, match="another substrate or boundary"):
         learner_on(tiny).read_many([(learner_on(tiny, boundary=1).begin(), "q", ["a", "b"])])
-    with pytest.raises(larc.LarcError, match="is bound to SGD"):
-        learner_on(tiny).update_many([(learner_on(tiny, rule=larc.SGD(9)).begin(), feedback())])
 
 
 def test_a_refusal_anywhere_in_a_batch_changes_nobody(tiny):

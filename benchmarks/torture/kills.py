@@ -219,11 +219,9 @@ def records(out: Path) -> Iterator[str]:
         for entry in Run(out).evidence():
             yield f"event {entry['event']} after {entry['previous'][:8]}"
     if (out / "session.safetensors").exists():
-        from larc.io.states import load_state
-        from larc.stream.session import SESSION_FILE
+        from larc.stream.session_file import load_session
 
-        facts = load_state(out / "session.safetensors", SESSION_FILE)[1]
-        answers = facts["notes"]["notes"]["answers"]  # the caller's notes, within the controller's
+        answers = load_session(out / "session.safetensors").facts["notes"]["answers"]
         yield from (
             f"answer {name} {sha256(str(answer).encode())}" for name, answer in answers.items()
         )

@@ -76,8 +76,8 @@ def unpack_state(
         computed = _digest(saved_kind, tensors, facts)
     except (SafetensorError, *_MISSHAPEN) as error:
         raise LarcError(f"{name} cannot be read as a {kind}; it is damaged or foreign.") from error
-    title, version = _parsed(kind)
-    saved_title, saved_version = _parsed(saved_kind)
+    title, version = parsed_kind(kind)
+    saved_title, saved_version = parsed_kind(saved_kind)
     if saved_title != title:
         raise LarcError(f"{name} is not a {title} (it says {saved_kind!r}); give one that is.")
     if digest != computed:
@@ -108,7 +108,7 @@ def whole(name: str | Path, kind: str) -> Iterator[None]:
         raise
     except _MISSHAPEN as error:
         raise LarcError(
-            f"{name} does not hold what a {_parsed(kind)[0]} does; it is damaged or foreign."
+            f"{name} does not hold what a {parsed_kind(kind)[0]} does; it is damaged or foreign."
         ) from error
 
 
@@ -135,7 +135,7 @@ def read_content(path: str | Path, kind: str) -> bytes:
         raise LarcError(f"{path} could not be read ({reason}).") from error
 
 
-def _parsed(kind: Any) -> tuple[str, int]:
+def parsed_kind(kind: Any) -> tuple[str, int]:
     """Return a kind's title and version; what has no version has the version 0."""
     parts = _KIND.fullmatch(kind) if isinstance(kind, str) else None
     return (parts[1], int(parts[2])) if parts else (str(kind), 0)

@@ -86,7 +86,17 @@ def _cost_table(measured: dict[str, dict[str, Any]]) -> Table:
         "cost",
         "Wall time in milliseconds by operation, and the peak memory of the process in MiB. A time "
         "is that of the machine and the day, and of what else ran beside; units may run side by "
-        "side.",
+        f"side.{_layouts(measured)}",
         ("Unit", *(name.capitalize() for name in operations), "Sum", "Peak MiB"),
         rows,
     )
+
+
+def _layouts(measured: dict[str, dict[str, Any]]) -> str:
+    """Say how candidates were laid out, where the run has it on record."""
+    used = {layout for cost in measured.values() for layout in cost.get("layouts", ())}
+    if not used:
+        return ""
+    ways = {"packed": "shared a row of the model", "plain": "had a row of the model each"}
+    told = " or ".join(ways[layout] for layout in sorted(used))
+    return f" The candidates of a question {told}."

@@ -78,10 +78,11 @@ class ModelUnit(Unit):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         # Whole milliseconds, so that the parts add up to their sum exactly.
         spent = {name: round(1000 * part) for name, part in substrate.ledger.spent().items()}
+        layouts = sorted(substrate.ledger.layouts)
         return {
             **files,
             "ledger.json": as_json(substrate.ledger.as_rows()),
-            "cost.json": as_json({"milliseconds": spent, "peak_bytes": peak}),
+            "cost.json": as_json({"milliseconds": spent, "peak_bytes": peak, "layouts": layouts}),
             "provenance.json": as_json(provenance(substrate)),
         }
 

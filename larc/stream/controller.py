@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from larc.errors import LarcError
-from larc.io.states import load_state, whole
+from larc.io.states import whole
 from larc.learner import Update
+from larc.stream.checks import checked_correction, checked_questions, of_type, without_labels
+from larc.stream.commits import committing
 from larc.stream.experts import Expert
+from larc.stream.judged import JudgedBatch, judge, judge_again
+from larc.stream.log import Correction
 from larc.stream.mixing.bounds import Bound
 from larc.stream.mixing.forecaster import (
     Forecast,
@@ -30,8 +36,10 @@ from larc.stream.mixing.forecaster import (
 )
 from larc.stream.mixing.sleep import SleepSettings
 from larc.stream.mixing.trust import Trust
-from larc.stream.question import Labelled, LabelValue, Question, Recorded, labels_of
-from larc.stream.session import SESSION_FILE, SESSION_UPGRADES, Session
+from larc.stream.plans import Answers, LearningPlan, ReadPlan
+from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_of
+from larc.stream.saving import NOTES, SESSION_FILE, Part, json_part, later, load_session
+from larc.stream.session import Session
 
 Said = Mapping[str, Sequence[NDArray[np.float64] | Sequence[float]]]
 
@@ -42,6 +50,24 @@ class Answer:
 
     forecast: Forecast
     said: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class ControllerReadPlan:
+    """Questions to be answered by a controller: made by `Controller.plan`."""
+
+    controller: Controller = field(repr=False)
+    part: ReadPlan
+    told: Mapping[str, Any] = field(repr=False)
+    contexts: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class ControllerLearningPlan:
+    """Labels to be learned by a controller: made by `Controller.plan_learning`."""
+
+    controller: Controller = field(repr=False)
+    part: LearningPlan
 
 
 class Controller:
@@ -79,7 +105,7 @@ class Controller:
         experts: Sequence[str | Expert] = (),
         settings: ForecasterSettings | None = None,
     ) -> None:
-        self.session = session
+        self.session = of_type(session, Session, "session")
         self.experts: tuple[Expert, ...] = tuple(e for e in experts if not isinstance(e, str))
         #: Experts whose probabilities are given with every question.
         self.given = tuple(expert for expert in experts if isinstance(expert, str))
@@ -87,6 +113,8 @@ class Controller:
         names = [*(strategy.name for strategy in session.strategies), *free]
         chosen = settings or ForecasterSettings(sleep=SleepSettings())
         self.forecaster = Forecaster(names, chosen, free=free)
+        #: With a log, what its batches were judged from, by their numbers.
+        self.judged: dict[int, JudgedBatch] = {}
 
     def __repr__(self) -> str:
         awake = ", ".join(self.awake) or "nobody"
@@ -115,53 +143,147 @@ class Controller:
         contexts
             What trust in a predictor may depend on, one for each question: a workflow, say.
         """
-        questions = [q.question if isinstance(q, Recorded) else q for q in questions]
-        said = said or {}
+        with self.session.lock:
+            plan = self.plan(without_labels(questions), said, contexts)
+            reads = self.session.learner.read_many(plan.part.requests, refusals="return")
+            return self.commit(plan, reads)
+
+    def plan(
+        self,
+        questions: Sequence[Question],
+        said: Said | None = None,
+        contexts: Sequence[str] = (),
+    ) -> ControllerReadPlan:
+        """Return what it takes to answer questions; nothing is asked before `commit`.
+
+        `larc.stream.plans` says how plans of many controllers share a batch.
+        """
+        with self.session.lock:
+            asked = checked_questions(questions)
+            told = self._told(asked, said or {})
+            if isinstance(contexts, str) or (contexts and len(contexts) != len(asked)):
+                raise LarcError("there is a context for some questions only; give one for each.")
+            part = self.session.plan(asked, only=self.awake)
+            return ControllerReadPlan(self, part, told, tuple(contexts) or ("",) * len(asked))
+
+    def _told(self, questions: Sequence[Question], said: Said) -> dict[str, Any]:
+        """Return what experts say, refusing what is missing or no probabilities."""
         if set(said) != set(self.given) or any(len(s) != len(questions) for s in said.values()):
             raise LarcError(
                 f"the experts {list(self.given)} each answer every question; "
                 f"answers of {sorted(said)} were given."
             )
-        if contexts and len(contexts) != len(questions):
-            raise LarcError("there is a context for some questions only; give one for each.")
-        by_expert: dict[str, Any] = dict(said)
+        told: dict[str, Any] = dict(said)
         for expert in self.experts:
-            by_expert |= expert.ask(questions)
+            told |= expert.ask(questions)
         for number, question in enumerate(questions):
-            if by_expert:  # refused before anything is asked
+            if told:  # refused before anything is asked
                 check_probabilities(
-                    [rows[number] for rows in by_expert.values()], len(question.candidates)
+                    [rows[number] for rows in told.values()], len(question.candidates)
                 )
-        answers = {**self.session.ask(questions, only=self.awake), **by_expert}
-        results = []
-        for number, question in enumerate(questions):
-            policies = {name: np.asarray(rows[number]) for name, rows in answers.items()}
-            context = contexts[number] if contexts else ""
-            forecast = self.forecaster.predict(question.name, policies, context)
-            results.append(Answer(forecast, policies))
-        return results
+        return told
 
     def learn(self, labels: Mapping[str, LabelValue]) -> dict[str, Update]:
         """Take in labels that arrive together: states that are awake learn, then trust does.
 
-        All of it is learned or, if anything is refused, nothing is.
+        All of it is learned or, if anything is refused, nothing is: by the states, the prompter,
+        the experts and trust.
         """
-        values = self.session.checked(labels)
-        for name, value in values.items():
-            if not isinstance(value, int):
-                raise LarcError(
-                    f"the label of {name!r} is a list of losses; a controller judges by the index "
-                    "or the text of the right candidate."
-                )
-        outcomes = {name: value for name, value in values.items() if isinstance(value, int)}
-        labelled = [Labelled(self.session.pending[n].question, v) for n, v in outcomes.items()]
-        updates = self.session.learn(outcomes, only=self.awake)
-        # Held history was never asked, so nobody is judged by it.
-        asked = set(self.forecaster.pending)
-        self.forecaster.learn([(name, v) for name, v in outcomes.items() if name in asked])
-        for expert in self.experts:
-            expert.learn(labelled)
-        return updates
+        with self.session.lock:
+            plan = self.plan_learning(labels)
+            moved = self.session.learner.update_many(plan.part.requests, refusals="return")
+            return self.commit(plan, moved)
+
+    def plan_learning(self, labels: Mapping[str, LabelValue]) -> ControllerLearningPlan:
+        """Return what it takes to learn labels; nothing is learned before `commit`."""
+        with self.session.lock:
+            _check_outcomes(self.session.checked(labels))
+            part = self.session.plan_learning(labels, only=self.awake)
+            return ControllerLearningPlan(self, part)
+
+    @overload
+    def commit(
+        self, plan: ControllerReadPlan, results: Sequence[Tensor | LarcError]
+    ) -> list[Answer]: ...
+
+    @overload
+    def commit(
+        self, plan: ControllerLearningPlan, results: Sequence[Update | LarcError]
+    ) -> dict[str, Update]: ...
+
+    def commit(
+        self, plan: ControllerReadPlan | ControllerLearningPlan, results: Sequence[Any]
+    ) -> list[Answer] | dict[str, Update]:
+        """Take in what was computed for a plan of this controller, all of it or nothing.
+
+        Parameters and refusals are those of `Session.commit`.
+        """
+        if not isinstance(plan, ControllerReadPlan | ControllerLearningPlan) or (
+            plan.controller is not self
+        ):
+            raise LarcError("this is no plan of this controller; commit what it planned itself.")
+        with self.session.lock, committing(self.session, plan.part, results) as done:
+            trust = self.forecaster.state()
+            learns = isinstance(plan, ControllerLearningPlan)
+            remembered = [deepcopy(expert.state()) for expert in self.experts] if learns else []
+            try:
+                if isinstance(plan, ControllerReadPlan):
+                    return self._forecasts(plan, done)
+                batch = {name: self.session.pending[name] for name in plan.part.values}
+                judge(self.forecaster, self.experts, batch, plan.part.values)
+                if self.session.limits.log:
+                    self._log(JudgedBatch(trust, remembered))
+                updates: dict[str, Update] = done
+                return updates
+            except BaseException:
+                self.forecaster = Forecaster.from_state(trust)
+                for expert, state in zip(self.experts, remembered, strict=learns):
+                    expert.restore(state)
+                raise
+
+    def _forecasts(self, plan: ControllerReadPlan, answers: Answers) -> list[Answer]:
+        told = {**answers, **plan.told}
+        forecasts = []
+        for number, (question, context) in enumerate(
+            zip(plan.part.questions, plan.contexts, strict=True)
+        ):
+            policies = {name: np.asarray(rows[number]) for name, rows in told.items()}
+            forecast = self.forecaster.predict(question.name, policies, context)
+            forecasts.append(Answer(forecast, policies))
+            if self.judged:
+                last = max(self.judged)
+                self.judged[last] = self.judged[last].predicted(question.name, policies, context)
+        return forecasts
+
+    def _log(self, judged: JudgedBatch) -> None:
+        """Keep what a batch was judged from, for as long as the session's log keeps the batch."""
+        kept = {entry.number for entry in self.session.log.entries}
+        self.judged = {n: one for n, one in self.judged.items() if n in kept}
+        self.judged[self.session.point] = judged
+
+    def correct(self, name: str, label: LabelValue) -> Correction:
+        """Replace a label that was learned and was wrong, as `Session.correct` does.
+
+        With a log that reaches back to it, trust and the experts go back and learn again, too,
+        from what every predictor said at the time.
+        """
+        with self.session.lock:
+            value = checked_correction(name, label, self.session.pending, self.session.labelled)
+            _check_outcomes({name: value})
+            entries = self.session.log.reaching(name)
+            if not entries or entries[0].number not in self.judged:
+                return self.session.correct(name, label)
+            remembered = [deepcopy(expert.state()) for expert in self.experts]
+            try:
+                forecaster, judged = judge_again(self.judged, self.experts, entries, name, value)
+                correction = self.session.correct(name, label)
+            except BaseException:
+                for expert, state in zip(self.experts, remembered, strict=True):
+                    expert.restore(state)
+                raise
+            self.forecaster = forecaster
+            self.judged |= judged
+            return correction
 
     def arrive(self, items: Sequence[Recorded]) -> dict[str, Update]:
         """Learn from a replay's items; deprecated: call `learn` with labels by name."""
@@ -175,9 +297,15 @@ class Controller:
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come, such as cancelled jobs."""
-        names = set(names)
-        self.session.drop(names)
-        self.forecaster.drop(names & set(self.forecaster.pending))  # held history is not there
+        with self.session.lock:
+            dropped = names if isinstance(names, str) else set(names)  # a text is refused there
+            self.session.drop(dropped)
+            # Held history is not there.
+            judged = [name for name in self.forecaster.pending if name in dropped]
+            self.forecaster.drop(judged)
+            if self.judged and judged:
+                last = max(self.judged)
+                self.judged[last] = self.judged[last].dropped(judged)
 
     def bound(self) -> Bound:
         """Return the most by which the controller's loss so far can exceed any predictor's.
@@ -191,23 +319,50 @@ class Controller:
         """Return whom it trusted, when and why."""
         return self.forecaster.report()
 
-    def save(self, path: str | Path, notes: Any = None) -> None:
-        """Write everything the next event depends on to one file."""
-        experts = [expert.state() for expert in self.experts]
-        trust = self.forecaster.state()
-        self.session.save(path, {"trust": trust, "experts": experts, "notes": notes})
+    def save(self, path: str | Path, notes: Any = None, *, durable: bool = False) -> None:
+        """Write everything the next event depends on to one file, as `Session.save` does."""
+        with self.session.lock:
+            parts: dict[str, Part] = {
+                NOTES: json_part(NOTES, notes),
+                "trust": json_part("trust", self.forecaster.state()),
+                "experts": json_part("experts", [expert.state() for expert in self.experts]),
+            }
+            kept = {entry.number for entry in self.session.log.entries}
+            for number, judged in self.judged.items():
+                if number in kept:
+                    parts[f"judged/{number}"] = (judged, later("log", judged.facts))
+            self.session.file.save(self.session, path, parts, durable)
 
     def restore(self, path: str | Path, questions: Sequence[Question] = ()) -> Any:
         """Go back to a saved point of this same controller; returns the notes saved with it."""
-        _, facts = load_state(path, SESSION_FILE, SESSION_UPGRADES)
-        try:
-            trust, notes = facts["notes"]["trust"], facts["notes"]["notes"]
-            # Version 0.1 had experts by name alone, and kept nothing of them.
-            experts = facts["notes"].get("experts")
-        except (KeyError, TypeError, AttributeError) as error:
-            raise LarcError(f"{path} is of a session with no controller.") from error
-        with whole(path, SESSION_FILE):
-            forecaster = Forecaster.from_state(trust)
+        with self.session.lock:
+            saved = load_session(path)
+            notes = saved.facts.get(NOTES)
+            # Until version 3 the trust was in the notes; version 0.1 had experts by name alone.
+            old = notes if isinstance(notes, dict) and "trust" not in saved.facts else saved.facts
+            if "trust" not in old or NOTES not in old:
+                raise LarcError(f"{path} is of a session with no controller.")
+            experts = old.get("experts")
+            with whole(path, SESSION_FILE):
+                forecaster = Forecaster.from_state(old["trust"])
+                judged = {
+                    int(number): JudgedBatch.from_facts(facts)
+                    for number, facts in saved.facts["judged"].items()
+                }
+                self._check_same(path, forecaster, experts)
+            remembered = [deepcopy(expert.state()) for expert in self.experts]
+            try:
+                for expert, state in zip(self.experts, experts or (), strict=experts is not None):
+                    expert.restore(state)
+                self.session.file.put(self.session, path, saved, checked_questions(questions))
+            except BaseException:
+                for expert, state in zip(self.experts, remembered, strict=True):
+                    expert.restore(state)
+                raise
+            self.forecaster, self.judged = forecaster, judged
+            return old[NOTES]
+
+    def _check_same(self, path: str | Path, forecaster: Forecaster, experts: Any) -> None:
         ours = self.forecaster
         same = (forecaster.names, forecaster.free) == (ours.names, ours.free)
         if not same or (experts is not None and len(experts) != len(self.experts)):
@@ -217,8 +372,12 @@ class Controller:
                 f"{path} is of a controller that learns trust by {forecaster.settings}; "
                 "give it the same settings."
             )
-        self.session.restore(path, questions)
-        self.forecaster = forecaster
-        for expert, state in zip(self.experts, experts or (), strict=experts is not None):
-            expert.restore(state)
-        return notes
+
+
+def _check_outcomes(values: Mapping[str, LabelIs]) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int):
+            raise LarcError(
+                f"the label of {name!r} is a list of losses; a controller judges by the index or "
+                "the text of the right candidate."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from larc.errors import LarcError
+from larc.errors import LarcError, NotACandidate
 from larc.feedback import checked_candidates
 
 #: What a label may be: the index of the right candidate, its text, or a loss for each candidate.
 LabelValue = int | str | Sequence[float]
+#: What every label comes down to: the index of the right candidate, or a loss for each.
+LabelIs = int | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,34 @@ class Question:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise LarcError(f"a question is called {self.name!r}; give its name as a text.")
+        if not isinstance(self.prompt, str):
+            raise LarcError(
+                f"the prompt of {self.name!r} is of type {type(self.prompt).__name__}; give a text."
+            )
+        check_text(self.name, "name")
+        check_text(self.prompt, f"prompt of {self.name!r}")
         object.__setattr__(self, "candidates", checked_candidates(self.candidates))
+
+    def __repr__(self) -> str:
+        known = "" if self.source is None else f", source={self.source!r}"
+        prompt = self.prompt if len(self.prompt) <= 60 else f"{self.prompt[:57]}..."
+        shown = f", prompt={prompt!r}" if self.prompt else ""
+        return f"Question({self.name!r}, {list(self.candidates)}{shown}{known})"
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse a text that no UTF-8 file can hold.
+
+    Examples
+    --------
+    >>> check_text("a", "name")
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise LarcError(
+            f"the {what} is no valid Unicode text; replace its lone surrogates."
+        ) from None
 
 
 class Labelled(NamedTuple):
@@ -79,6 +109,11 @@ class Recorded:
     group: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.question, Question):
+            kind = type(self.question).__name__
+            raise LarcError(f"a recorded item has a question of type {kind}; give larc.Question.")
+        if isinstance(self.label, bool) or not isinstance(self.label, Integral):
+            raise LarcError(f"the label of {self.name!r} is {self.label!r}; give an index.")
         if not 0 <= self.label < len(self.question.candidates):
             raise LarcError(f"the label of {self.name!r} names none of its candidates.")
 
@@ -124,16 +159,14 @@ def labels_of(items: Sequence[Recorded]) -> dict[str, int]:
     return labels
 
 
-def resolved(question: Question, label: LabelValue) -> int | tuple[float, ...]:
+def resolved(name: str, candidates: tuple[str, ...], label: LabelValue) -> LabelIs:
     """Return a label as an index or as losses, refusing one that is neither.
 
     Examples
     --------
-    >>> question = Question("a", ("up", "down"))
-    >>> resolved(question, "down"), resolved(question, 0), resolved(question, [0.25, 1])
-    (1, 0, (0.25, 1.0))
+    >>> [resolved("a", ("up", "down"), label) for label in ("down", 0, [0.25, 1])]
+    [1, 0, (0.25, 1.0)]
     """
-    candidates = question.candidates
     if isinstance(label, str):
         if label in candidates:
             return candidates.index(label)
@@ -144,9 +177,11 @@ def resolved(question: Question, label: LabelValue) -> int | tuple[float, ...]:
     elif isinstance(label, Sequence) or hasattr(label, "__array__"):
         with suppress(TypeError, ValueError):
             losses = tuple(float(loss) for loss in np.asarray(label, dtype=np.float64))
-            if len(losses) == len(candidates) and not isinstance(label, bytes):
+            finite = all(math.isfinite(loss) for loss in losses)
+            if finite and len(losses) == len(candidates) and not isinstance(label, bytes):
                 return losses
-    raise LarcError(
-        f"the label {label!r} of {question.name!r} is none of its candidates; give the index of "
-        f"one of {list(candidates)}, its text, or a loss for each."
+    raise NotACandidate(
+        name,
+        f"the label {label!r} of {name!r} is none of its candidates; give the index of one of "
+        f"{list(candidates)}, its text, or a finite loss for each.",
     )

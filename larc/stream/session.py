@@ -2,91 +2,73 @@
 
 The order of one batch of labels: every strategy's factors are updated, all in one physical batch,
 with the prompts kept from when the questions were asked; then the prompter takes the labels in.
+
+What may be called from several threads is said in `larc.stream.plans`.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from larc.errors import LarcError
-from larc.feedback import CandidateLosses, Label
-from larc.io.states import load_state, save_state, whole
 from larc.learner import Episode, Learner, Update
-from larc.residual import Factors
-from larc.rules import UpdateRule, parse_rule, rule_facts
+from larc.residual import checked_seed
 from larc.state import SlowState
-from larc.stepping import Extras
-from larc.stream.prompter import PlainPrompter, Prompter
-from larc.stream.question import Labelled, LabelValue, Question, Recorded, labels_of, resolved
+from larc.stream.awaited import LabelMemory, Pending, SessionFull, SessionLimits
+from larc.stream.checks import (
+    among,
+    check_new,
+    checked_correction,
+    checked_label,
+    checked_prompter,
+    checked_prompts,
+    checked_questions,
+    checked_starts,
+    checked_strategies,
+    of_type,
+    without_labels,
+)
+from larc.stream.commits import committing
+from larc.stream.log import (
+    Correction,
+    LearningLog,
+    relearn,
+)
+from larc.stream.plans import (
+    Answers,
+    LearningPlan,
+    ReadPlan,
+    planned_learning,
+)
+from larc.stream.prompter import Prompter
+from larc.stream.question import (
+    LabelIs,
+    LabelValue,
+    Question,
+    Recorded,
+    labels_of,
+)
+from larc.stream.saving import NOTES, SESSION_FILE, SESSION_UPGRADES, SessionFile, json_part
 from larc.stream.strategies import Strategy
+from larc.stream.strategy_steps import rule_of
 
-SESSION_FILE = "larc live session, version 3"
+if TYPE_CHECKING:
+    pass
 
-
-def _with_names_of_version_3(facts: Any) -> Any:
-    """Upgrade facts that called strategies paths, and kept prompts without their candidates."""
-    return {
-        **{key: value for key, value in facts.items() if key not in ("paths", "room", "pending")},
-        "strategies": [
-            {
-                **{key: value for key, value in path.items() if key not in ("permuted",)},
-                "retention": "keep" if path["retention"] == "carry" else path["retention"],
-                "sham": path["permuted"],
-            }
-            for path in facts["paths"]
-        ],
-        "prompter": facts["room"],
-        "pending": {
-            name: {"candidates": None, "prompt": "", "source": None, "prompts": prompts}
-            for name, prompts in facts["pending"].items()
-        },
-    }
-
-
-SESSION_UPGRADES = {
-    # Version 1 did not say by which rule its states move, and its paths had none of their own.
-    1: lambda facts: {
-        **facts,
-        "rule": None,
-        "paths": [{**path, "rule": ""} for path in facts["paths"]],
-    },
-    2: _with_names_of_version_3,
-}
-
-
-@dataclass(frozen=True)
-class SessionLimits:
-    """The most bytes a session may hold: of feedback still awaited, and in all."""
-
-    pending: int = 2 * 2**20
-    total: int = 4 * 2**20
-
-
-class SessionFull(LarcError):
-    """A limit of a session was reached; nothing was lost, and a larger limit carries on."""
-
-
-@dataclass(frozen=True)
-class Pending:
-    """A question whose label is awaited, and its prompts as they were put."""
-
-    question: Question
-    prompts: Mapping[str, str]
-
-    @property
-    def size(self) -> int:
-        """Bytes of its name and prompts; two views of one text are kept once."""
-        texts = [self.question.name, *set(self.prompts.values())]
-        return sum(len(text.encode()) for text in texts)
+__all__ = [
+    "SESSION_FILE",
+    "SESSION_UPGRADES",
+    "Session",
+    "SessionFull",
+    "SessionLimits",
+]
 
 
 class Session:
@@ -107,6 +89,13 @@ class Session:
     limits
         What the session may hold.
 
+    Attributes
+    ----------
+    pending : dict
+        What is awaited: questions with their prompts, by name.
+    labelled : LabelMemory
+        Labels that were learned, by name, as many as `SessionLimits.labelled` allows.
+
     Examples
     --------
     >>> import larc
@@ -122,6 +111,8 @@ class Session:
     >>> again = session.ask([larc.Question("b", ("up", "down"), prompt="Next: ")])
     >>> bool(again["keep"][0][0] > again["reset"][0][0])
     True
+    >>> session
+    <Session of keep, reset: 3 events, 1 awaited label, 1 learned>
     """
 
     def __init__(
@@ -134,15 +125,21 @@ class Session:
         starts: Mapping[str, SlowState] | None = None,
         limits: SessionLimits | None = None,
     ) -> None:
-        if len({strategy.name for strategy in strategies}) < len(strategies):
-            raise LarcError("two strategies have one name; name each differently.")
-        self.learner = learner
-        self.strategies = tuple(strategies)
-        self.prompter: Prompter = PlainPrompter() if prompter is None else prompter
-        self.limits = limits or SessionLimits()
+        self.learner = of_type(learner, Learner, "learner")
+        self.strategies = checked_strategies(strategies)
+        self.prompter: Prompter = checked_prompter(prompter)
+        self.limits = of_type(limits or SessionLimits(), SessionLimits, "limits")
         self.pending: dict[str, Pending] = {}
+        self.labelled = LabelMemory(self.limits.labelled)
+        self.log = LearningLog(self.limits.log)
         self.events = 0
-        slow_states = {"trained": learner.slow, **(starts or {})}
+        #: Grows whenever states change; a plan made before that is stale.
+        self.point = 0
+        self.file = SessionFile()
+        #: Held while anything is read or changed here; see `larc.stream.plans`.
+        self.lock = RLock()
+        seed = checked_seed(seed)
+        slow_states = {"trained": learner.slow, **checked_starts(starts)}
         # A state that never learns is one state for all the strategies that read it.
         resting: dict[str, Episode] = {}
         self.episodes: dict[str, Episode] = {}
@@ -152,96 +149,76 @@ class Session:
                     f"strategy {strategy.name!r} starts from {strategy.start!r}, which was not "
                     "given."
                 )
-            one = Learner(
-                learner.substrate,
-                slow_states[strategy.start],
-                _rule(strategy, learner),
-                limits=learner.limits,
-            )
+            slow, rule = slow_states[strategy.start], rule_of(strategy, learner)
             stream = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
             if strategy.learns:
-                self.episodes[strategy.name] = one.begin(stream)
+                self.episodes[strategy.name] = learner.begin(stream, slow=slow, rule=rule)
             else:
-                self.episodes[strategy.name] = resting.setdefault(strategy.start, one.begin())
+                state = resting.setdefault(strategy.start, learner.begin(slow=slow, rule=rule))
+                self.episodes[strategy.name] = state
 
     def __repr__(self) -> str:
         names = ", ".join(strategy.name for strategy in self.strategies)
-        return f"<Session of {names}: {self.events} events, {len(self.pending)} awaited labels>"
+        awaited = f"{len(self.pending)} awaited label{'s' * (len(self.pending) != 1)}"
+        learned = f"{len(self.labelled)} learned"
+        return f"<Session of {names}: {self.events} events, {awaited}, {learned}>"
 
-    def ask(
-        self, questions: Sequence[Question], only: Collection[str] | None = None
-    ) -> dict[str, list[NDArray[np.float64]]]:
+    # Asking --------------------------------------------------------------------------------------
+
+    def ask(self, questions: Sequence[Question], only: Collection[str] | None = None) -> Answers:
         """Answer questions now; returns each strategy's probabilities, one array per question.
 
         Every question is kept as it was put, under each view, until its label arrives. With
         ``only``, no other strategy is asked, and none costs anything.
         """
-        questions = _without_labels(questions)
-        put = self._put(questions)
-        asked = self._among(only)
-        requests = [
-            (
-                self.episodes[strategy.name],
-                put[question.name].prompts[strategy.view],
-                question.candidates,
-            )
-            for strategy in asked
-            for question in questions
-        ]
-        reads = [read.double().numpy() for read in self.learner.read_many(requests)]
-        answers = {}
-        for number, strategy in enumerate(asked):
-            theirs = reads[number * len(questions) : (number + 1) * len(questions)]
-            answers[strategy.name] = [with_offsets(read, strategy.offsets) for read in theirs]
-        self.pending.update(put)
-        self.events += 1
-        return answers
+        with self.lock:
+            plan = self.plan(without_labels(questions), only)
+            return self.commit(plan, self.learner.read_many(plan.requests, refusals="return"))
+
+    def plan(self, questions: Sequence[Question], only: Collection[str] | None = None) -> ReadPlan:
+        """Return what it takes to answer questions; nothing is asked before `commit`.
+
+        `larc.stream.plans` says how plans of many sessions share a batch.
+        """
+        with self.lock:
+            asked = checked_questions(questions)
+            put = self._put(asked)
+            strategies = among(self.strategies, only)
+            requests = [
+                (self.episodes[one.name], put[q.name].prompts[one.view], q.candidates)
+                for one in strategies
+                for q in asked
+            ]
+            return ReadPlan(self, asked, strategies, put, tuple(requests), self.point)
 
     def hold(self, questions: Sequence[Question]) -> None:
         """Keep questions that nobody answers until their labels arrive: history to learn from."""
-        self.pending.update(self._put(_without_labels(questions)))
-        self.events += 1
-
-    def _among(self, only: Collection[str] | None) -> list[Strategy]:
-        return [strategy for strategy in self.strategies if only is None or strategy.name in only]
+        with self.lock:
+            self.pending.update(self._put(checked_questions(without_labels(questions))))
+            self.events += 1
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come: nothing is learned from them."""
-        dropped = set(names)
-        missing = sorted(dropped - set(self.pending))
-        if missing:
-            raise LarcError(f"{missing[0]!r} is to be dropped, but nothing awaits it.")
-        for name in dropped:
-            del self.pending[name]
-        self.events += 1
+        if isinstance(names, str):
+            raise LarcError(f"the names to drop are one text, {names!r}; give a list of names.")
+        with self.lock:
+            dropped = set(names)
+            missing = sorted(str(name) for name in dropped - set(self.pending))
+            if missing:
+                raise LarcError(f"{missing[0]!r} is to be dropped, but nothing awaits it.")
+            for name in dropped:
+                del self.pending[name]
+            self.events += 1
 
-    def _put(self, questions: Sequence[Question]) -> dict[str, Pending]:
-        put: dict[str, Pending] = {}
-        for question in questions:
-            if question.name in self.pending or question.name in put:
-                raise LarcError(
-                    f"{question.name!r} is asked already; name each question differently."
-                )
-            prompts = dict(self.prompter.prompts(question))
-            for strategy in self.strategies:
-                if strategy.view not in prompts:
-                    raise LarcError(
-                        f"strategy {strategy.name!r} reads the view {strategy.view!r}, and the "
-                        f"prompter has {', '.join(prompts)}; give one of those."
-                    )
-                if strategy.offsets and len(strategy.offsets) != len(question.candidates):
-                    raise LarcError(
-                        f"strategy {strategy.name!r} has {len(strategy.offsets)} offsets, and "
-                        f"{question.name!r} has {len(question.candidates)} candidates."
-                    )
-            put[question.name] = Pending(question, prompts)
-        self._check_space(put)
-        return put
+    # Learning ------------------------------------------------------------------------------------
 
     def learn(
         self, labels: Mapping[str, LabelValue], only: Collection[str] | None = None
     ) -> dict[str, Update]:
         """Learn from labels that arrive together; returns what each learning strategy's update did.
+
+        All of it is learned, by every strategy and the prompter, or, if anything is refused,
+        nothing is.
 
         Parameters
         ----------
@@ -250,107 +227,139 @@ class Session:
             for each candidate.
         only
             Every other strategy stays as it is, and costs nothing.
-        """
-        values = self.checked(labels)
-        learning = [strategy for strategy in self._among(only) if strategy.learns]
-        points = {strategy.name: _Point(self.episodes[strategy.name]) for strategy in learning}
-        labelled = [
-            Labelled(self.pending[name].question, value if isinstance(value, int) else _best(value))
-            for name, value in values.items()
-        ]
-        remembered = self.prompter.state()
-        try:
-            done = self._update(learning, values)
-            self.prompter.learn(labelled)
-        except BaseException:  # a batch is learned by every strategy and the prompter, or by none
-            for point in points.values():
-                point.restore()
-            self.prompter.restore(remembered)
-            raise
-        for name in values:
-            del self.pending[name]
-        self.events += 1
-        return {strategy.name: done[strategy.name] for strategy in learning}
 
-    def checked(self, labels: Mapping[str, LabelValue]) -> dict[str, int | tuple[float, ...]]:
-        """Return labels as indices or losses, refusing what nothing awaits or no candidate is."""
+        Raises
+        ------
+        NeverAsked, DuplicateLabel, ConflictingLabel, NotACandidate
+            As `checked` says.
+        """
+        with self.lock:
+            plan = self.plan_learning(labels, only)
+            return self.commit(plan, self.learner.update_many(plan.requests, refusals="return"))
+
+    def plan_learning(
+        self, labels: Mapping[str, LabelValue], only: Collection[str] | None = None
+    ) -> LearningPlan:
+        """Return what it takes to learn labels; nothing is learned before `commit`."""
+        with self.lock:
+            values = self.checked(labels)
+            batch = {name: self.pending[name] for name in values}
+            learning = tuple(
+                strategy for strategy in among(self.strategies, only) if strategy.learns
+            )
+            return planned_learning(self, self.episodes, batch, values, learning)
+
+    def checked(self, labels: Mapping[str, LabelValue]) -> dict[str, LabelIs]:
+        """Return labels as indices or losses, refusing what cannot be learned.
+
+        Raises
+        ------
+        NeverAsked
+            Nothing of that name was asked, or it was dropped, or labelled so long ago that it is
+            forgotten.
+        DuplicateLabel
+            It was labelled already, and the same.
+        ConflictingLabel
+            It was labelled already, and otherwise.
+        NotACandidate
+            The label names none of the candidates.
+        """
         if not isinstance(labels, Mapping):
             raise LarcError('labels come by the names of their questions; give {"name": label}.')
-        values = {}
-        for name, label in labels.items():
-            if name not in self.pending:
-                raise LarcError(f"the label of {name!r} arrived, but it was never asked.")
-            question = self.pending[name].question
-            if not question.candidates:
-                raise LarcError(
-                    f"the file this session was restored from did not keep the candidates of "
-                    f"{name!r}; restore it with questions=[...]."
-                )
-            values[name] = resolved(question, label)
-        return values
+        if not labels:
+            raise LarcError("no labels were given; give at least one.")
+        with self.lock:
+            return {
+                name: checked_label(name, label, self.pending, self.labelled)
+                for name, label in labels.items()
+            }
 
-    def arrive(
-        self, items: Sequence[Recorded], only: Collection[str] | None = None
-    ) -> dict[str, Update]:
-        """Learn from a replay's items; deprecated: call `learn` with labels by name."""
-        warnings.warn(
-            "Session.arrive is now Session.learn, with labels by the names of their questions; "
-            "this alias goes with version 0.3.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self.learn(labels_of(items), only)
+    # Taking in what was computed -----------------------------------------------------------------
 
-    def _update(
-        self, learning: Sequence[Strategy], values: Mapping[str, int | tuple[float, ...]]
-    ) -> dict[str, Update]:
-        """Update the states of some strategies: those of one rule in one physical batch."""
-        before: dict[str, Factors] = {}
-        by_rule: dict[UpdateRule, list[tuple[str, Episode, list[Label | CandidateLosses]]]] = {}
-        for strategy in learning:
-            episode = self.episodes[strategy.name]
-            if strategy.retention == "latest":
-                episode.forget()
-            before[strategy.name] = episode.factors
-            feedback = [self._feedback(strategy, episode, *pair) for pair in values.items()]
-            by_rule.setdefault(episode.rule, []).append((strategy.name, episode, feedback))
-        done: dict[str, Update] = {}
-        for rule, updates in by_rule.items():
-            # Starts may differ within a batch; the rule may not.
-            one = Learner(
-                self.learner.substrate, self.learner.slow, rule, limits=self.learner.limits
-            )
-            results = one.update_many([(episode, feedback) for _, episode, feedback in updates])
-            done |= dict(zip((name for name, _, _ in updates), results, strict=True))
-        for strategy in learning:
-            if strategy.scale != 1.0:
-                episode = self.episodes[strategy.name]
-                moved = _shrink(episode, before[strategy.name], strategy.scale)
-                # What is kept of the step is not where the rule may have looked.
-                done[strategy.name] = replace(done[strategy.name], distance=moved, after=None)
-        return done
+    @overload
+    def commit(self, plan: ReadPlan, results: Sequence[Tensor | LarcError]) -> Answers: ...
 
-    def _feedback(
-        self, strategy: Strategy, episode: Episode, name: str, value: int | tuple[float, ...]
-    ) -> Label | CandidateLosses:
-        pending = self.pending[name]
-        candidates, prompt = pending.question.candidates, pending.prompts[strategy.view]
-        if strategy.sham:
-            order = episode.stream.permutation(len(candidates))
-            if isinstance(value, int):
-                value = int(np.argsort(order)[value])  # the inverse permutation, of the target
-            else:
-                value = tuple(value[index] for index in order)
-        if isinstance(value, int):
-            return Label(prompt, candidates, value, strategy.offsets)
-        if strategy.offsets:
-            raise LarcError(
-                f"strategy {strategy.name!r} has offsets, which learn from labels and not from "
-                "losses."
-            )
-        return CandidateLosses(prompt, candidates, value)
+    @overload
+    def commit(
+        self, plan: LearningPlan, results: Sequence[Update | LarcError]
+    ) -> dict[str, Update]: ...
+
+    def commit(
+        self, plan: ReadPlan | LearningPlan, results: Sequence[Any]
+    ) -> Answers | dict[str, Update]:
+        """Take in what was computed for a plan of this session.
+
+        Parameters
+        ----------
+        plan
+            What `plan` or `plan_learning` returned.
+        results
+            What `Learner.read_many` or `Learner.update_many` returned for ``plan.requests``, with
+            refusals raised or returned; or what `larc.stream.plans.compute` returned for it.
+
+        Returns
+        -------
+        dict
+            What `ask` or `learn` returns.
+
+        Raises
+        ------
+        StalePlan
+            The session has changed meanwhile; plan again.
+        LarcError
+            Something of this plan was refused; nothing was changed.
+        """
+        with self.lock, committing(self, plan, results) as done:
+            taken: Answers | dict[str, Update] = done
+        return taken
+
+    # Correcting ----------------------------------------------------------------------------------
+
+    def correct(self, name: str, label: LabelValue) -> Correction:
+        """Replace a label that was learned and was wrong.
+
+        The correction is recorded: from now on the right label is the one that comes again. With a
+        log (``SessionLimits(log=...)``) that reaches back to it, the states and the prompter's
+        memory go back to before the wrong label and learn everything since again, as if the right
+        one had come: bit for bit what they would be then. Questions that were put meanwhile are
+        kept as they were put.
+
+        Raises
+        ------
+        NeverAsked, DuplicateLabel, NotACandidate
+            As for `learn`: nothing is known by that name, or the label is the one that was learned.
+
+        Examples
+        --------
+        >>> import larc
+        >>> substrate = larc.load_substrate("tiny")
+        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
+        >>> limits = larc.SessionLimits(log=2**20)
+        >>> session = larc.Session(learner, [larc.Strategy("keep")], seed=1, limits=limits)
+        >>> question = larc.Question("a", candidates=("up", "down"), prompt="Next: ")
+        >>> answers, updates = session.ask([question]), session.learn({"a": "up"})
+        >>> session.correct("a", "down")
+        Correction(name='a', before=0, after=1, relearned=1)
+        """
+        with self.lock:
+            value = checked_correction(name, label, self.pending, self.labelled)
+            relearned = relearn(self, name, value)
+            past = self.labelled[name]
+            self.labelled.replace(name, past.corrected(value))
+            self.point += bool(relearned)
+            self.events += 1
+            return Correction(name, past.value, value, relearned)
 
     # What a session holds ------------------------------------------------------------------------
+
+    def _put(self, questions: Sequence[Question]) -> dict[str, Pending]:
+        put: dict[str, Pending] = {}
+        for question in questions:
+            check_new({**self.pending, **put}, question.name)
+            prompts = checked_prompts(self.prompter, question, self.strategies)
+            put[question.name] = Pending(question, prompts)
+        self.limits.check(self.pending_size, self.size, put)
+        return put
 
     @property
     def pending_size(self) -> int:
@@ -365,69 +374,26 @@ class Session:
         streams = sum(len(str(episode.stream.bit_generator.state)) for episode in states)
         return numbers + streams + self.prompter.size + self.pending_size
 
-    def _check_space(self, put: Mapping[str, Pending]) -> None:
-        more = sum(pending.size for pending in put.values())
-        for name, size, limit in (
-            ("pending", self.pending_size + more, self.limits.pending),
-            ("total", self.size + more, self.limits.total),
-        ):
-            if size > limit:
-                raise SessionFull(
-                    f"a session would hold {size} bytes, over its {name} limit of {limit}; "
-                    "everything up to here is kept: raise the limit and carry on."
-                )
-
     # Saving and resuming -------------------------------------------------------------------------
 
-    def save(self, path: str | Path, notes: Any = None) -> None:
-        """Write everything the next event depends on to one file, with the caller's own notes."""
-        tensors, episodes = {}, {}
-        for strategy in self.strategies:
-            episode = self.episodes[strategy.name]
-            tensors[f"{strategy.name}.A"] = episode.factors.A
-            tensors[f"{strategy.name}.B"] = episode.factors.B
-            tensors |= episode.extras.tensors(f"{strategy.name}.")
-            episodes[strategy.name] = {
-                "step": episode.step,
-                "stream": episode.stream.bit_generator.state,
-                "slow": episode.slow.digest,
-                **episode.extras.facts(),
-            }
-        facts = {
-            "rule": rule_facts(self.learner.rule),
-            "strategies": [strategy.facts() for strategy in self.strategies],
-            "episodes": episodes,
-            "pending": {name: self._packed(pending) for name, pending in self.pending.items()},
-            "prompter": self.prompter.state(),
-            "events": self.events,
-            "notes": notes,
-        }
-        save_state(path, SESSION_FILE, tensors, facts)
+    def save(self, path: str | Path, notes: Any = None, *, durable: bool = False) -> None:
+        """Write everything the next event depends on to one file, with the caller's own notes.
 
-    def _packed(self, pending: Pending) -> dict[str, Any]:
-        question = pending.question
-        if not question.candidates:  # of a file of before version 3: still unknown
-            return {"candidates": None, "prompt": "", "source": None, "prompts": pending.prompts}
-        return {
-            "candidates": list(question.candidates),
-            "prompt": question.prompt,
-            "source": self.prompter.pack(question.source),
-            "prompts": dict(pending.prompts),
-        }
+        What changed since the file was last saved is appended to it. A killed process loses
+        nothing that was saved; a machine that stops may lose the last saves, and never leaves a
+        part of one.
 
-    def _unpacked(self, name: str, facts: Any, given: Mapping[str, Question]) -> Pending:
-        prompts = {str(view): str(text) for view, text in facts["prompts"].items()}
-        if facts["candidates"] is None:  # of before version 3, which did not keep them
-            if name in given:
-                return Pending(given[name], prompts)
-            question = Question.__new__(Question)
-            for field, value in (("name", name), ("candidates", ()), ("prompt", "")):
-                object.__setattr__(question, field, value)
-            object.__setattr__(question, "source", None)
-            return Pending(question, prompts)
-        source = self.prompter.unpack(facts["source"])
-        candidates = tuple(str(text) for text in facts["candidates"])
-        return Pending(Question(name, candidates, str(facts["prompt"]), source), prompts)
+        Parameters
+        ----------
+        path
+            The file. One that another session or process saved meanwhile is refused.
+        notes
+            JSON values to be kept with it.
+        durable
+            Wait until it is on the disk.
+        """
+        with self.lock:
+            self.file.save(self, path, {NOTES: json_part(NOTES, notes)}, durable)
 
     def restore(self, path: str | Path, questions: Sequence[Question] = ()) -> Any:
         """Go back to a saved point of this same session; returns the notes saved with it.
@@ -439,113 +405,17 @@ class Session:
         questions
             What was asked, for a file of before version 0.2, which did not keep it.
         """
-        tensors, facts = load_state(path, SESSION_FILE, SESSION_UPGRADES)
-        with whole(path, SESSION_FILE):
-            return self._restore(path, tensors, facts, {one.name: one for one in questions})
+        with self.lock:
+            return self.file.restore(self, path, checked_questions(questions))
 
-    def _restore(
-        self,
-        path: str | Path,
-        tensors: Mapping[str, Tensor],
-        facts: Any,
-        given: Mapping[str, Question],
-    ) -> Any:
-        if facts["strategies"] != [strategy.facts() for strategy in self.strategies]:
-            raise LarcError(
-                f"{path} is of a session with other strategies; restore it with its own."
-            )
-        if facts["rule"] not in (None, rule_facts(self.learner.rule)):
-            raise LarcError(
-                f"{path} is of a session with the update rule {facts['rule']}, not "
-                f"{self.learner.rule}; restore it with its own."
-            )
-        for strategy in self.strategies:
-            saved = facts["episodes"][strategy.name]
-            if saved["slow"] != self.episodes[strategy.name].slow.digest:
-                raise LarcError(
-                    f"{path} started strategy {strategy.name!r} from another slow state."
-                )
-        # Everything is made before anything is changed.
-        device = self.learner.substrate.device
-        states = []
-        for strategy in self.strategies:
-            saved, stream = facts["episodes"][strategy.name], np.random.default_rng()
-            factors = Factors(tensors[f"{strategy.name}.A"], tensors[f"{strategy.name}.B"])
-            factors = factors.to(device)
-            factors.check_like(self.learner.slow.factors)
-            stream.bit_generator.state = saved["stream"]
-            extras = Extras.read(tensors, saved, f"{strategy.name}.")
-            states.append((factors, int(saved["step"]), stream, extras))
-        pending = {
-            name: self._unpacked(name, packed, given) for name, packed in facts["pending"].items()
-        }
-        events, notes = int(facts["events"]), facts["notes"]
-        self.prompter.restore(facts["prompter"])
-        for strategy, (factors, step, stream, extras) in zip(self.strategies, states, strict=True):
-            episode = self.episodes[strategy.name]
-            episode.factors, episode.step, episode.stream = factors, step, stream
-            episode.extras = extras
-        self.pending, self.events = pending, events
-        return notes
-
-
-def _rule(strategy: Strategy, learner: Learner) -> UpdateRule:
-    if not strategy.rule:
-        return learner.rule
-    return parse_rule(strategy.rule) if isinstance(strategy.rule, str) else strategy.rule
-
-
-def _best(losses: Sequence[float]) -> int:
-    """Return the candidate of lowest loss, the first of equals: what a memory calls the label."""
-    return int(np.argmin(losses))
-
-
-def _without_labels(questions: Sequence[Any]) -> list[Question]:
-    """Return the questions; one that comes with its label is what version 0.1 was asked with."""
-    if any(isinstance(one, Recorded) for one in questions):
+    def arrive(
+        self, items: Sequence[Recorded], only: Collection[str] | None = None
+    ) -> dict[str, Update]:
+        """Learn from a replay's items; deprecated: call `learn` with labels by name."""
         warnings.warn(
-            "a question is asked without its label: give larc.Question; items that carry one are "
-            "no longer taken from version 0.3 on.",
+            "Session.arrive is now Session.learn, with labels by the names of their questions; "
+            "this alias goes with version 0.3.",
             DeprecationWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
-    return [one.question if isinstance(one, Recorded) else one for one in questions]
-
-
-def with_offsets(
-    probabilities: NDArray[np.float64], offsets: Sequence[float]
-) -> NDArray[np.float64]:
-    """Return the policy with a bias added to every candidate's energy.
-
-    Examples
-    --------
-    >>> with_offsets(np.array([0.5, 0.5]), (0.0, np.log(3.0))).round(6)
-    array([0.25, 0.75])
-    """
-    if not offsets:
-        return probabilities
-    # A softmax of log-probabilities plus a bias is the softmax of the energies plus that bias.
-    odds = probabilities * np.exp(np.asarray(offsets) - max(offsets))
-    return np.asarray(odds / odds.sum())
-
-
-class _Point:
-    """Where an episode is, to go back to."""
-
-    def __init__(self, episode: Episode) -> None:
-        self.episode, self.factors, self.step = episode, episode.factors, episode.step
-        self.stream, self.extras = episode.stream.bit_generator.state, episode.extras
-
-    def restore(self) -> None:
-        self.episode.factors, self.episode.step = self.factors, self.step
-        self.episode.stream.bit_generator.state = self.stream
-        self.episode.extras = self.extras
-
-
-def _shrink(episode: Episode, before: Factors, scale: float) -> float:
-    """Keep a part of what an update changed; returns how far the factors are then."""
-    # The realised float32 difference is scaled, which is not the same as a smaller step size.
-    episode.factors = before.combine(
-        episode.factors, lambda old, new: torch.add(old, new - old, alpha=scale)
-    )
-    return float(episode.factors.combine(before, torch.sub).norm())
+        return self.learn(labels_of(items), only)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from larc.errors import LarcError
@@ -59,15 +59,55 @@ class Strategy:
     rule: str | UpdateRule = ""
 
     def __post_init__(self) -> None:
-        if self.retention not in get_args(Retention):
+        for field in ("name", "view", "start"):
+            value = getattr(self, field)
+            if not isinstance(value, str) or not value:
+                raise LarcError(f"a strategy has the {field} {value!r}; give a text.")
+        if not isinstance(self.sham, bool):
+            raise LarcError(f"strategy {self.name!r} has sham={self.sham!r}; give True or False.")
+        if not isinstance(self.retention, str) or self.retention not in get_args(Retention):
             raise LarcError(
                 f"strategy {self.name!r} has the retention {self.retention!r}; give reset, keep or "
                 "latest."
             )
+        object.__setattr__(self, "offsets", self._numbers("offsets", self.offsets))
+        (scale,) = self._numbers("a scale", (self.scale,))
+        object.__setattr__(self, "scale", scale)
         if not all(math.isfinite(number) for number in (self.scale, *self.offsets)):
             raise LarcError(f"strategy {self.name!r} has a number that is not finite.")
         if self.scale <= 0:
             raise LarcError(f"strategy {self.name!r} has the scale {self.scale}; give one above 0.")
+
+        self._check_rule()
+
+    def _numbers(self, what: str, values: Any) -> tuple[float, ...]:
+        try:
+            if isinstance(values, str | bytes) or any(isinstance(v, bool | str) for v in values):
+                raise TypeError
+            return tuple(float(value) for value in values)
+        except (TypeError, ValueError, OverflowError):
+            raise LarcError(
+                f"strategy {self.name!r} has {what} of {values!r}; give numbers."
+            ) from None
+
+    def _check_rule(self) -> None:
+        """Refuse a rule that is none; a text is read when a session is made."""
+        if isinstance(self.rule, str):
+            return
+        if isinstance(self.rule, type) or not callable(getattr(self.rule, "step", None)):
+            raise LarcError(
+                f"strategy {self.name!r} has the rule {self.rule!r}; give a larc.UpdateRule, or a "
+                "text such as sgd:0.1."
+            )
+
+    def __repr__(self) -> str:
+        told = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)[1:]
+            if getattr(self, one.name) != one.default
+        }
+        shown = "".join(f", {name}={value!r}" for name, value in told.items())
+        return f"Strategy({self.name!r}{shown})"
 
     @property
     def learns(self) -> bool:

@@ -40,11 +40,12 @@ from larc.studies.running import command_of, verify_run
 from larc.studies.study import States
 from larc.substrate import load_substrate
 from larc.substrate.adapter import ADAPTER_FILES
+from larc.substrate.presets import FETCHED
 from larc.substrate.sources import HUB_PRESETS
 
 # What a preset's model is called on the Hub.
 _HUB_NAMES = {
-    "smollm2-135m": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    **{name: model.hub_name for name, model in FETCHED.items()},
     **{name: preset.repository for name, preset in HUB_PRESETS.items()},
 }
 

@@ -19,10 +19,8 @@ from larc.ledger import Ledger
 from larc.residual import Factors
 from larc.substrate import views
 from larc.substrate.identity import Identity, identify
-from larc.substrate.rows import Row, attention_inputs, padded_length, token_batch
-
-# Rounding may differ by this much of the logits' own spread before a layout counts as another.
-_PACKING_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
+from larc.substrate.packing import shares_rows
+from larc.substrate.rows import Row, attention_inputs, token_batch
 
 
 class Substrate:
@@ -69,7 +67,7 @@ class Substrate:
         if chunk_positions < 1 or cache_bytes < 0:
             raise LarcError("chunk_positions must be 1 or more, and cache_bytes 0 or more.")
         self.name = name
-        self.model = model.requires_grad_(False).eval()
+        self.model = _unscaled(model).requires_grad_(False).eval()
         self.tokenizer = tokenizer
         self.ledger = Ledger()
         self.checkpointing = checkpointing
@@ -89,7 +87,12 @@ class Substrate:
         self._checked: set[int] = set()
 
     def __repr__(self) -> str:
-        return f"Substrate({self.name!r}, width={self.width}, layers={self.layers})"
+        facts = [f"width={self.width}", f"layers={self.layers}"]
+        if self.dtype != torch.float32:
+            facts.append(str(self.dtype).removeprefix("torch."))
+        if self._packs:  # known once something was asked
+            facts.append(f"rows={self.layout}")
+        return f"Substrate({self.name!r}, {', '.join(facts)})"
 
     @cached_property
     def identity(self) -> Identity:
@@ -219,9 +222,27 @@ class Substrate:
             length = hidden.shape[1]
             inputs = attention_inputs(rows, length, hidden.dtype, self.device)
             effective = sum(len(row.tokens) for row in rows)
+            self.ledger.layouts.add("packed" if rows[0].segments else "plain")
             self.ledger.add("mixer", len(rows) * length, effective)
             self.ledger.add("head", places.numel(), places.numel())
             return self._above[way](hidden, places, factors, **inputs)
+
+    @property
+    def layout(self) -> str:
+        """How candidates were laid out so far: packed, plain, or packed up to a length.
+
+        Examples
+        --------
+        >>> import larc
+        >>> substrate = larc.load_substrate("tiny")
+        >>> substrate.layout, substrate.packs(100), substrate.layout
+        ('untried', True, 'packed')
+        """
+        if not self._packs:
+            return "untried"
+        if len(set(self._packs.values())) == 1:
+            return "packed" if any(self._packs.values()) else "plain"
+        return f"packed up to {max(size for size, packs in self._packs.items() if packs)}"
 
     def packs(self, length: int) -> bool:
         """Whether candidates can share a row of this length, found out by trying it.
@@ -234,37 +255,24 @@ class Substrate:
             size = max(6, min(size, self.longest))
         if size not in self._packs:
             with self._own_work():
-                self._packs[size] = self._packs_at(size)
+                self._packs[size] = shares_rows(self.model, size)
         return self._packs[size]
-
-    def _packs_at(self, size: int) -> bool:
-        vocabulary = int(self.model.config.get_text_config().vocab_size)
-        prompt = tuple(
-            2 + (7 * index * index + index) % (vocabulary - 2) for index in range(size - 4)
-        )
-        start = len(prompt)
-        shared = Row(
-            (*prompt, 2, 3, 4, 5),
-            segments=(0,) * start + (1, 1, 2, 2),
-            positions=(*range(start), start, start + 1, start, start + 1),
-        )
-        plain = [Row((*prompt, 2, 3)), Row((*prompt, 4, 5))]
-        try:
-            packed = self._logits_at([shared], [start + 1, start + 3])
-        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
-            return False
-        apart = self._logits_at(plain, [start + 1, 2 * start + 3])
-        spread = float(apart.std())
-        return float((packed - apart).abs().max()) <= _PACKING_TOLERANCE[self.dtype] * spread
-
-    def _logits_at(self, rows: Sequence[Row], places: list[int]) -> Tensor:
-        hidden = self.activations(rows, boundary=0)
-        inputs = attention_inputs(rows, padded_length(rows), hidden.dtype, self.device)
-        with torch.no_grad():
-            run = views.above(self.model, 0)
-            return run(hidden, torch.tensor(places, device=self.device), **inputs).float()
 
     @property
     def _padding_token(self) -> int:
         padding = self.tokenizer.pad_token_id
         return int(padding) if isinstance(padding, int) else int(self.tokenizer.eos_token_id)
+
+
+def _unscaled(model: PreTrainedModel) -> PreTrainedModel:
+    """Keep RWKV from dividing its weights in place when it first runs: they are frozen.
+
+    The division only keeps float16 from overflowing, and every view would do it again.
+    """
+    inner: Any = model.base_model
+    if getattr(model.config, "rescale_every", 0):
+        if inner.layers_are_rescaled:
+            inner.train()
+            inner._rescale_layers()  # as transformers takes it back before training
+        model.config.rescale_every = 0
+    return model

@@ -14,6 +14,7 @@ from larc.substrate.adapter import attach_adapter
 from larc.substrate.attention import share_keys
 from larc.substrate.fetching import cached_model, convert_gguf, quiet_unless_terminal
 from larc.substrate.frozen import Substrate
+from larc.substrate.presets import FETCHED
 from larc.substrate.tiny import byte_tokenizer, random_llama
 
 
@@ -31,7 +32,7 @@ HUB_PRESETS = {
         "openbmb/MiniCPM5-1B-SFT", "a60b37f1fc409c54e1e337b0723aaac6f92dfec0", "bfloat16"
     ),
 }
-PRESETS = ("tiny", "smollm2-135m", *HUB_PRESETS)
+PRESETS = ("tiny", *FETCHED, *HUB_PRESETS)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -53,7 +54,8 @@ def load_substrate(
     Parameters
     ----------
     source
-        ``"tiny"`` (random, made on the spot), ``"smollm2-135m"`` (after ``larc fetch``),
+        ``"tiny"`` (random, made on the spot); ``"smollm2-135m"``, ``"stories15m"``,
+        ``"qwen2.5-coder-0.5b"`` or ``"qwen2.5-coder-1.5b"`` (after ``larc fetch``);
         ``"minicpm5-1b-sft"``, a model directory, a ``.gguf`` file, or a hub id.
     revision
         The hub revision; only for hub ids.
@@ -108,7 +110,7 @@ def _model_and_tokenizer(
     if source == "tiny":
         model: Any = random_llama()
         return model.to(_as_dtype(dtype)), byte_tokenizer()
-    if source == "smollm2-135m":
+    if source in FETCHED:
         directory, precision = cached_model(source), _as_dtype(dtype)
         try:
             return _from_pretrained(str(directory), precision)

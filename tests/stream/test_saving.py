@@ -9,10 +9,11 @@ import torch
 import larc
 from larc.domains.ci.jobs import Observation
 from larc.domains.ci.prompter import JobPrompter, job_question
-from larc.io.states import load_state, pack_state
+from larc.residual import Factors
 from larc.stream import PlainPrompter, Strategy
 from larc.stream.question import questions_of
-from larc.stream.session import SESSION_FILE, SESSION_UPGRADES, Session
+from larc.stream.session import Session
+from larc.stream.session_file import load_session, pack_session
 from tests.stream.test_session import STRATEGIES, STREAM, events, follow, replay, session_on
 
 DATA = Path(__file__).parent / "data"
@@ -60,8 +61,7 @@ def test_candidates_that_no_file_kept_are_asked_for_and_stay_unknown(tiny, tmp_p
 
 
 def test_what_version_1_did_not_say_is_not_compared_and_later_ones_say_it(tiny, tmp_path):
-    _, facts = load_state(VERSION_1, SESSION_FILE, SESSION_UPGRADES)
-    assert facts["rule"] is None
+    assert load_session(VERSION_1).facts["rule"] is None
     session_on(tiny).save(tmp_path / "session")
     other = larc.Learner(tiny, session_on(tiny).learner.slow, larc.SGD(0.25))
     session = Session(other, STRATEGIES, PlainPrompter(), seed=1)
@@ -105,8 +105,8 @@ def test_a_resumed_session_differs_from_a_cold_one(tiny, tmp_path):
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda facts: facts.pop("pending"),
-        lambda facts: facts.update(pending=[1]),
+        lambda facts: facts.pop("notes"),
+        lambda facts: facts["pending"].update({"005": 1}),
         lambda facts: facts.update(events="many"),
         lambda facts: facts["episodes"]["sham"].pop("stream"),
         lambda facts: facts["episodes"]["sham"].update(stream={"bit_generator": "MT19937"}),
@@ -123,9 +123,9 @@ def test_a_whole_file_that_is_no_session_changes_nothing(tiny, tmp_path, spoil):
     saved = session_on(tiny)
     replay(saved, STREAM)
     saved.save(tmp_path / "session")
-    tensors, facts = load_state(tmp_path / "session", SESSION_FILE)
-    spoil(facts)
-    (tmp_path / "session").write_bytes(pack_state(SESSION_FILE, tensors, facts))
+    kept = load_session(tmp_path / "session")
+    spoil(kept.facts)
+    (tmp_path / "session").write_bytes(pack_session(kept.factors, kept.facts))
     session = session_on(tiny)
     assert list(saved.pending) == ["005"]
     with pytest.raises(larc.LarcError):
@@ -138,8 +138,8 @@ def test_a_whole_file_that_is_no_session_changes_nothing(tiny, tmp_path, spoil):
 
 def test_factors_of_another_shape_are_refused(tiny, tmp_path):
     session_on(tiny).save(tmp_path / "session")
-    tensors, facts = load_state(tmp_path / "session", SESSION_FILE)
-    tensors["carry.A"], tensors["carry.B"] = torch.zeros(2, 32), torch.zeros(32, 2)
-    (tmp_path / "session").write_bytes(pack_state(SESSION_FILE, tensors, facts))
+    kept = load_session(tmp_path / "session")
+    kept.factors["carry"] = Factors(torch.zeros(2, 32), torch.zeros(32, 2))
+    (tmp_path / "session").write_bytes(pack_session(kept.factors, kept.facts))
     with pytest.raises(larc.LarcError, match="rank 2"):
         session_on(tiny).restore(tmp_path / "session")

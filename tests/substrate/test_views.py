@@ -108,6 +108,29 @@ def test_attention_that_reaches_only_so_far_is_noticed_on_long_rows(name, option
     assert not substrate.packs(64)
 
 
+@pytest.mark.parametrize("ran", [False, True])
+def test_weights_that_a_model_would_rescale_in_place_stay(ran):
+    """RWKV halves weights at its first evaluation, and a view of it would halve them again."""
+    config = AutoConfig.for_model(
+        "rwkv", vocab_size=258, hidden_size=32, num_hidden_layers=4, rescale_every=1
+    )
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    ids = torch.arange(2, 20)[None]
+    with torch.no_grad():
+        expected = model(ids).logits if ran else None
+    substrate = Substrate("rwkv", model, byte_tokenizer())
+    episode = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1)).begin()
+    reads = [episode.read("pick one: ", ["left", "right"]) for _ in range(2)]
+    assert torch.equal(*reads)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    if expected is not None:
+        with torch.no_grad():
+            # Divisions by powers of two round nothing, but the norms' epsilon is not divided.
+            torch.testing.assert_close(model(ids).logits, expected, atol=1e-2, rtol=1e-2)
+
+
 def test_a_view_leaves_the_model_as_it_was():
     model = random_llama()
     names = [name for name, _ in model.named_modules()]

@@ -54,6 +54,8 @@ class Reason(StrEnum):
     #: Repository, commit, job name or job id is absent.
     MISSING_IDENTITY = "missing_identity"
     NOT_COMPLETED = "not_completed"
+    #: Asked for as a running job: it waits, or has ended.
+    NOT_RUNNING = "not_running"
     UNRECOGNIZED_CONCLUSION = "unrecognized_conclusion"
     MISSING_TIMESTAMP = "missing_timestamp"
     INVALID_TIMESTAMP = "invalid_timestamp"
@@ -168,20 +170,20 @@ def job_from_row(row: Mapping[str, object], texts: dict[str, str] | None = None)
     LeftOut(reason=<Reason.INVALID_TYPE: 'invalid_type'>, detail='job_id is bool, not an integer')
     """
     texts = {} if texts is None else texts
+    get = row.get
     try:
-        get = row.get
-        repository = _identity("repository", _text("repository", get("repository"), texts))
-        job_name = _identity("job_name", _text("job_name", get("job_name"), texts))
-        head_sha = _identity("head_sha", _text("head_sha", get("head_sha"), texts))
-        job_id = _integer("job_id", get("job_id"))
-        if job_id is None:
-            raise _Refusal(Reason.MISSING_IDENTITY, "job_id is missing")
-        workflow_id = _integer("workflow_id", get("workflow_id"))
-        workflow_path = _text("workflow_path", get("workflow_path"), texts)
-        workflow_name = _text("workflow_name", get("workflow_name"), texts)
-        event = _text("event", get("event"), texts)
-        run_id = _integer("run_id", get("run_id"))
-        run_attempt = _integer("run_attempt", get("run_attempt"))
+        (
+            repository,
+            workflow_id,
+            workflow_path,
+            workflow_name,
+            event,
+            job_name,
+            head_sha,
+            job_id,
+            run_id,
+            run_attempt,
+        ) = _fields(row, texts)
         label = _label(
             _text("conclusion", get("conclusion"), texts), _text("status", get("status"), texts)
         )
@@ -208,6 +210,86 @@ def job_from_row(row: Mapping[str, object], texts: dict[str, str] | None = None)
         job_id,
         run_id,
         run_attempt,
+    )
+
+
+class RunningJob(NamedTuple):
+    """A job that has started and has not ended: what is known of it, and its identifier."""
+
+    job_id: int
+    observation: Observation
+
+
+def running_job_from_row(row: Mapping[str, object]) -> RunningJob | LeftOut:
+    """Return the job that a flat row holds if it runs, or why it is left out.
+
+    Parameters
+    ----------
+    row
+        As for `job_from_row`, with the status ``in_progress`` and no conclusion.
+
+    Examples
+    --------
+    >>> row = {"repository": "o/r", "job_name": "build", "head_sha": "c0ffee", "job_id": 7,
+    ...        "status": "in_progress", "started_at": "2026-01-02T00:00:00Z"}
+    >>> running_job_from_row(row).observation.started_at
+    1767312000
+    >>> running_job_from_row({**row, "status": "queued"})
+    LeftOut(reason=<Reason.NOT_RUNNING: 'not_running'>, detail="status is 'queued'")
+    """
+    texts: dict[str, str] = {}
+    try:
+        repository, workflow_id, workflow_path, _, event, name, commit, job_id, _, _ = _fields(
+            row, texts
+        )
+        status = _text("status", row.get("status"), texts)
+        if status != "in_progress":
+            raise _Refusal(Reason.NOT_RUNNING, f"status is {(status or '')[:40]!r}")
+        conclusion = _text("conclusion", row.get("conclusion"), texts)
+        if conclusion is not None:
+            raise _Refusal(Reason.NOT_RUNNING, f"conclusion is {conclusion[:40]!r}")
+        started_at = _seconds("started_at", row.get("started_at"))
+    except _Refusal as refusal:
+        return refusal.left_out
+    return RunningJob(
+        job_id,
+        Observation(repository, workflow_id, workflow_path, event, name, commit, started_at),
+    )
+
+
+def _fields(
+    row: Mapping[str, object], texts: dict[str, str]
+) -> tuple[
+    str,
+    int | None,
+    str | None,
+    str | None,
+    str | None,
+    str,
+    str,
+    int,
+    int | None,
+    int | None,
+]:
+    """Return what a job says of itself, running or not."""
+    get = row.get
+    repository = _identity("repository", _text("repository", get("repository"), texts))
+    job_name = _identity("job_name", _text("job_name", get("job_name"), texts))
+    head_sha = _identity("head_sha", _text("head_sha", get("head_sha"), texts))
+    job_id = _integer("job_id", get("job_id"))
+    if job_id is None:
+        raise _Refusal(Reason.MISSING_IDENTITY, "job_id is missing")
+    return (
+        repository,
+        _integer("workflow_id", get("workflow_id")),
+        _text("workflow_path", get("workflow_path"), texts),
+        _text("workflow_name", get("workflow_name"), texts),
+        _text("event", get("event"), texts),
+        job_name,
+        head_sha,
+        job_id,
+        _integer("run_id", get("run_id")),
+        _integer("run_attempt", get("run_attempt")),
     )
 
 

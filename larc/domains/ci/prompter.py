@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Any
+from typing import Any, NamedTuple
 
-from larc.domains.ci.jobs import LABELS, Job, Observation
+from larc.domains.ci.jobs import (
+    LABELS,
+    Job,
+    LeftOut,
+    Observation,
+    Reason,
+    RunningJob,
+    job_from_row,
+    running_job_from_row,
+)
 from larc.domains.ci.memory import CaseMemory, case_of
 from larc.domains.ci.prompts import ci_prompt
 from larc.stream.prompter import PLAIN
@@ -25,6 +34,42 @@ def job_question(job_id: int, observation: Observation) -> Question:
     """
     # In the order of the numbers.
     return Question(f"{job_id:020d}", LABELS, source=observation)
+
+
+class JobLabel(NamedTuple):
+    """How a job ended: the name of its question, and the label."""
+
+    name: str
+    label: int
+
+
+def job_event(row: Mapping[str, object]) -> Question | JobLabel | LeftOut:
+    """Return what a row says just now: a job that runs is a question, one that ended a label.
+
+    Parameters
+    ----------
+    row
+        As `larc.domains.ci.jobs.job_from_row` takes it; `larc.github.payloads.flat_row` makes one
+        of a webhook delivery or of an answer of GitHub.
+
+    Examples
+    --------
+    >>> row = {"repository": "o/r", "job_name": "build", "head_sha": "aa", "job_id": 7,
+    ...        "status": "in_progress", "started_at": 10, "conclusion": None}
+    >>> job_event(row).name
+    '00000000000000000007'
+    >>> job_event({**row, "status": "completed", "conclusion": "failure", "completed_at": 20})
+    JobLabel(name='00000000000000000007', label=1)
+    >>> job_event({**row, "status": "queued"})
+    LeftOut(reason=<Reason.NOT_COMPLETED: 'not_completed'>, detail="status is 'queued'")
+    """
+    running = running_job_from_row(row)
+    if isinstance(running, RunningJob):
+        return job_question(*running)
+    job = job_from_row(row) if running.reason is Reason.NOT_RUNNING else running
+    if isinstance(job, LeftOut):
+        return job
+    return JobLabel(job_question(job.job_id, job.observation).name, job.label)
 
 
 def recorded_job(job: Job) -> Recorded:
