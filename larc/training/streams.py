@@ -216,14 +216,16 @@ def _checked_streams(streams: Iterable[Sequence[Recorded]]) -> list[list[Recorde
                 f"stream {number} is no list of larc.Recorded; give a list of such lists."
             )
         ordered = sorted(items, key=lambda item: (item.asked, item.name))
-        if not any(one.arrived for one in rounds_of(ordered)):
-            raise LarcError(
-                f"stream {number} has no label that arrives before a question; there is nothing to "
-                "train through."
-            )
+        if len(ordered) < 2:
+            raise LarcError(f"stream {number} has fewer than two questions; leave it out.")
         checked.append(ordered)
     if not checked:
         raise LarcError("there are no streams to train on; give at least one.")
+    if not any(one.arrived for items in checked for one in rounds_of(items)):
+        raise LarcError(
+            "no label of any stream arrives before a later question; there is nothing to train "
+            "through."
+        )
     return checked
 
 

@@ -249,7 +249,8 @@ def test_windows_are_drawn_from_every_stream_and_place(tiny):
     ("changes", "reason"),
     [
         ({"streams": []}, "no streams"),
-        ({"streams": [stream(0)[:1]]}, "nothing to train through"),
+        ({"streams": [stream(0)[:1]]}, "fewer than two questions"),
+        ({"streams": [stream(0)[:2]]}, "nothing to train through"),
         ({"streams": stream(0)}, "no list of larc.Recorded"),
         ({"objective": "static"}, "objective 'static' is unknown"),
         ({"gradient": "second"}, "gradient 'second' is unknown"),
