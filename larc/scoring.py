@@ -105,7 +105,11 @@ def _tokenized(substrate: Substrate, prompt: str, candidates: tuple[str, ...]) -
     # Candidates are tokenised by themselves, so that a prompt never changes what they are.
     end = (int(tokenizer.eos_token_id),)
     answers = tuple(encode(text, special=False) + end for text in candidates)
-    return EncodedQuestion(encode(prompt, special=True), answers)
+    if substrate.chat is None:
+        return EncodedQuestion(encode(prompt, special=True), answers)
+    # Control tokens that the text spells are characters: only the template can begin or end.
+    plain = tokenizer(prompt, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return EncodedQuestion((*substrate.chat.before, *plain, *substrate.chat.after), answers)
 
 
 def ask(

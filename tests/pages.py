@@ -56,6 +56,7 @@ def perform(command: str, monkeypatch) -> None:
         monkeypatch.setattr(sys, "stdin", io.StringIO(done.stdout))
     program, *arguments = shlex.split(last)
     if program == "python":
+        monkeypatch.setattr(sys, "argv", arguments)
         runpy.run_path(arguments[0], run_name="__main__")
     else:
         assert program == "larc", f"{command}: only larc and python can be run here"

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-import larc
 from larc.substrate.frozen import Substrate
 from larc.substrate.tiny import byte_tokenizer
 from website import architectures
@@ -42,17 +41,3 @@ def test_the_table_can_say_no(family):
     zeroed = head.register_forward_hook(lambda _, __, out: out * 0)
     assert not architectures._learns(substrate, 1)
     zeroed.remove()
-
-
-def test_a_prompt_begins_with_the_begin_token_where_a_tokenizer_adds_one():
-    from tokenizers import processors
-
-    tokenizer = byte_tokenizer()
-    tokenizer.add_special_tokens({"bos_token": "<pad>"})
-    tokenizer.backend_tokenizer.post_processor = processors.Sequence(
-        [processors.TemplateProcessing(single="<pad> $A", special_tokens=[("<pad>", 1)])]
-    )
-    substrate = Substrate("begin", random_model("Llama"), tokenizer)
-    question = larc.scoring.ask(substrate, "a", ["b", "c"])
-    assert question.prompt[0] == 1
-    assert all(1 not in candidate for candidate in question.candidates)

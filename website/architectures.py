@@ -19,6 +19,7 @@ from larc.exporting import export_state
 from larc.reporting.tables import Cell, Table
 from larc.residual import apply_residual
 from larc.scoring import ask, energies
+from larc.substrate.fetching import quiet_unless_terminal
 from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row
 from larc.substrate.tiny import byte_tokenizer
@@ -93,7 +94,7 @@ def random_model(family: str) -> Any:
 @cache
 def findings(family: str) -> Findings:
     """Try everything on a family."""
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, quiet_unless_terminal():
         random_model(family).save_pretrained(directory)
         byte_tokenizer().save_pretrained(directory)
         substrate = larc.load_substrate(directory)

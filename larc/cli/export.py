@@ -30,6 +30,7 @@ def add(commands: Commands) -> None:
     export.add_argument(
         "--dtype", default="float32", metavar="TEXT", help="its precision [float32]"
     )
+    export.add_argument("--chat", action="store_true", help="whether its prompts were a chat")
     export.add_argument("--json", action="store_true", help="answer in JSON")
 
 
@@ -38,7 +39,10 @@ def _export(arguments: argparse.Namespace) -> None:
     from larc.substrate import load_substrate
 
     substrate = load_substrate(
-        arguments.substrate, adapter=arguments.adapter, dtype=arguments.dtype
+        arguments.substrate,
+        adapter=arguments.adapter,
+        dtype=arguments.dtype,
+        chat=arguments.chat,
     )
     done = export_state(substrate, arguments.state, arguments.out, to=arguments.to)
     if arguments.json:

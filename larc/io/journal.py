@@ -145,17 +145,23 @@ class Journal:
         return False
 
     def _record(self, sections: Mapping[str, bytes]) -> bytes:
-        """Return the record that turns what is kept into these sections, in their order."""
-        kept = [name for name in self._sections if name in sections]
-        names = list(sections)
-        stay = len(kept) if names[: len(kept)] == kept else 0
-        while stay < len(kept) and names[stay] == kept[stay]:
-            stay += 1
-        removed = [name for name in self._sections if name not in sections] + kept[stay:]
+        """Return the record that turns what is kept into these sections.
+
+        The order of sections is kept among those of one family, ``family/name``.
+        """
+        before, after = _families(self._sections), _families(sections)
+        moved: set[str] = set()
+        for family, names in after.items():
+            kept = [name for name in before.get(family, ()) if name in sections]
+            stay = 0
+            while stay < len(kept) and names[stay] == kept[stay]:
+                stay += 1
+            moved.update(kept[stay:])
+        removed = [n for n in self._sections if n not in sections or n in moved]
         changed = {
             name: content
-            for number, (name, content) in enumerate(sections.items())
-            if number >= stay or self._sections[name] != content
+            for name, content in sections.items()
+            if name in moved or self._sections.get(name) != content
         }
         return _pack(self._digest, removed, changed)
 
@@ -240,6 +246,13 @@ def is_journal(content: bytes, title: str) -> bool:
     (True, False)
     """
     return content.startswith(f"{title}, version ".encode()) and b"\n" in content[:256]
+
+
+def _families(sections: Mapping[str, bytes]) -> dict[str, list[str]]:
+    families: dict[str, list[str]] = {}
+    for name in sections:
+        families.setdefault(name.partition("/")[0], []).append(name)
+    return families
 
 
 def checked_path(path: str | Path) -> Path:
@@ -334,6 +347,11 @@ def _is_journal(path: Path) -> bool:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Keep other processes from saving the same file for the moment."""
+    if not path.parent.is_dir():  # a lock would make it
+        raise LarcError(
+            f"{path} could not be written (there is no directory {path.parent}); nothing was "
+            "changed: choose a place that can be written to."
+        )
     aside = path.with_name(f".{path.name}.lock")
     lock = FileLock(aside, timeout=_PATIENCE)
     try:

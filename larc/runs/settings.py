@@ -25,6 +25,9 @@ class ModelSettings:
     acts_on: str = setting(
         "", "A square weight of that layer to act on instead: self_attn.o_proj.", later=True
     )
+    chat: bool = setting(
+        False, "Put prompts into the model's chat template, as a user's messages.", later=True
+    )
     rank: int = setting(4, "The rank of the residual.", least=1)
     rule: str = setting(
         "sgd:0.1", "The update rule of a fast state: sgd:STEP, descent:LENGTH, or module:Class."

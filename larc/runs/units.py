@@ -71,7 +71,12 @@ class ModelUnit(Unit):
         settings = self.settings
         torch.set_num_threads(settings.threads)
         substrate = _substrate(
-            settings.substrate, settings.adapter, settings.device, settings.dtype, settings.acts_on
+            settings.substrate,
+            settings.adapter,
+            settings.device,
+            settings.dtype,
+            settings.acts_on,
+            settings.chat,
         )
         substrate.ledger.clear()
         files = self.compute(substrate, display)
@@ -156,7 +161,9 @@ def hashes(run: Run, units: Sequence[Unit], name: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _substrate(source: str, adapter: str, device: str, dtype: str, acts_on: str) -> Substrate:
+def _substrate(
+    source: str, adapter: str, device: str, dtype: str, acts_on: str, chat: bool
+) -> Substrate:
     # Every seed of a study asks the same prompts: what lies below its boundary is kept for all.
     return load_substrate(
         source,
@@ -165,4 +172,5 @@ def _substrate(source: str, adapter: str, device: str, dtype: str, acts_on: str)
         dtype=dtype,
         cache_bytes=2 * 2**30,
         acts_on=acts_on,
+        chat=chat,
     )

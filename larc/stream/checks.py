@@ -80,12 +80,24 @@ def among(strategies: tuple[Strategy, ...], only: Collection[str] | None) -> tup
     if only is None:
         return strategies
     names = [strategy.name for strategy in strategies]
-    if isinstance(only, str) or not isinstance(only, Iterable):
+    if isinstance(only, str | bytes) or not isinstance(only, Iterable):
         raise LarcError(f"only={only!r} was given; give a list of strategies' names.")
+    only = list(only)
     for name in only:
         if name not in names:
             raise LarcError(f"there is no strategy {name!r}; give some of {', '.join(names)}.")
     return tuple(strategy for strategy in strategies if strategy.name in only)
+
+
+def checked_names(names: Any) -> set[str]:
+    """Return names, refusing one text and what is none."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise LarcError(f"the names {names!r} are no list; give a list of questions' names.")
+    given = list(names)
+    for name in given:
+        if not isinstance(name, str):
+            raise LarcError(f"{name!r} is no name of a question; give texts.")
+    return set(given)
 
 
 def check_new(pending: Mapping[str, Any], name: str) -> None:

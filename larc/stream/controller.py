@@ -22,7 +22,13 @@ from torch import Tensor
 from larc.errors import LarcError
 from larc.io.states import whole
 from larc.learner import Update
-from larc.stream.checks import checked_correction, checked_questions, of_type, without_labels
+from larc.stream.checks import (
+    checked_correction,
+    checked_names,
+    checked_questions,
+    of_type,
+    without_labels,
+)
 from larc.stream.commits import committing
 from larc.stream.experts import Expert
 from larc.stream.judged import JudgedBatch, judge, judge_again
@@ -298,7 +304,7 @@ class Controller:
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come, such as cancelled jobs."""
         with self.session.lock:
-            dropped = names if isinstance(names, str) else set(names)  # a text is refused there
+            dropped = checked_names(names)
             self.session.drop(dropped)
             # Held history is not there.
             judged = [name for name in self.forecaster.pending if name in dropped]

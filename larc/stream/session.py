@@ -27,6 +27,7 @@ from larc.stream.checks import (
     check_new,
     checked_correction,
     checked_label,
+    checked_names,
     checked_prompter,
     checked_prompts,
     checked_questions,
@@ -199,10 +200,8 @@ class Session:
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come: nothing is learned from them."""
-        if isinstance(names, str):
-            raise LarcError(f"the names to drop are one text, {names!r}; give a list of names.")
+        dropped = checked_names(names)
         with self.lock:
-            dropped = set(names)
             missing = sorted(str(name) for name in dropped - set(self.pending))
             if missing:
                 raise LarcError(f"{missing[0]!r} is to be dropped, but nothing awaits it.")

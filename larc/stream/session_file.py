@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from larc.errors import LarcError
-from larc.io.journal import is_journal, journal_content, read_journal
+from larc.io.journal import checked_path, is_journal, journal_content, read_journal
 from larc.io.states import parsed_kind, read_content, unpack_state, whole
 from larc.residual import Factors
 
@@ -82,7 +82,7 @@ class SavedSession:
 
 def load_session(path: str | Path) -> SavedSession:
     """Read a saved session of any version, refusing what is damaged or newer."""
-    content = read_content(path, SESSION_FILE)
+    content = read_content(checked_path(path), SESSION_FILE)
     title, version = parsed_kind(SESSION_FILE)
     if not is_journal(content, title):
         tensors, facts = unpack_state(content, SESSION_FILE, str(path), SESSION_UPGRADES)

@@ -134,6 +134,7 @@ def _copy_adapter(run: Run, target: Path, substrate: str) -> None:
         adapter=source,
         dtype=settings["dtype"],
         acts_on=settings.get("acts_on", ""),  # runs from before it have none
+        chat=settings.get("chat", False),
     )
     if loaded.identity.digest != substrate:
         raise LarcError(
@@ -186,7 +187,8 @@ def _card(whole: Reported, choice: Choice, states: Sequence[SlowState], adapter:
     trained = f"by the {choice.objective} objective, " if choice.objective else ""
     acts_on = run.settings.get("acts_on", "")
     use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter"' if adapter else "")
-    use += f', acts_on="{acts_on}")' if acts_on else ")"
+    use += f', acts_on="{acts_on}"' if acts_on else ""
+    use += ", chat=True)" if run.settings.get("chat") else ")"
     what, where = first.place
     # A state that has learned its step size, and was read with it, brings it along.
     brings_step = first.step_size and run.settings.get("step_rate")

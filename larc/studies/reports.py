@@ -172,6 +172,8 @@ def _model_notes(run: Run) -> list[str]:
         f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
         f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."
     ]
+    if settings.get("chat"):
+        notes.append("Prompts are a user's messages in the model's chat template.")
     units = [training_name("adapted", seed) for seed in settings["seeds"]]
     learned = [
         f"{run.unit_json(unit, 'step.json')['step_size']:.3g}"

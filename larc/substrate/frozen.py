@@ -15,9 +15,11 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from larc.errors import LarcError
+from larc.io.hashes import hash_json
 from larc.ledger import Ledger
 from larc.residual import Factors
 from larc.substrate import views
+from larc.substrate.chat import chat_frame
 from larc.substrate.identity import Identity, identify
 from larc.substrate.packing import shares_rows
 from larc.substrate.rows import Row, attention_inputs, token_batch
@@ -58,6 +60,7 @@ class Substrate:
         chunk_positions: int = 2048,
         cache_bytes: int = 512 * 2**20,
         acts_on: str = "",
+        chat: bool = False,
     ) -> None:
         if not isinstance(tokenizer.eos_token_id, int):
             raise LarcError(
@@ -74,6 +77,8 @@ class Substrate:
         self.chunk_positions = chunk_positions
         self.cache_bytes = cache_bytes
         self.acts_on = acts_on
+        #: What a prompt is put into, where prompts are messages of a chat.
+        self.chat = chat_frame(tokenizer, name) if chat else None
         #: Tokenised questions, for the scorer to keep; they go with the substrate.
         self.questions: OrderedDict[Any, Any] = OrderedDict()
         #: Whether the model runs for the scorer just now, and not for its user.
@@ -96,8 +101,10 @@ class Substrate:
 
     @cached_property
     def identity(self) -> Identity:
-        """Hashes of weights, config, tokenizer and adapter, and what states act on."""
-        return replace(identify(self.model, self.tokenizer), acts_on=self.acts_on)
+        """Hashes of weights, config, tokenizer, adapter and chat, and what states act on."""
+        framed = hash_json([self.chat.before, self.chat.after]) if self.chat else ""
+        parts = identify(self.model, self.tokenizer)
+        return replace(parts, acts_on=self.acts_on, chat=framed)
 
     @property
     def width(self) -> int:

@@ -33,6 +33,7 @@ class Identity:
     """SHA-256 names of the parts of a substrate; ``adapter`` is empty where there is none.
 
     ``acts_on`` names the weight that states act on, and is empty where that is the residual stream.
+    ``chat`` is of what prompts are put into, and empty where they are given as they are.
     The weights are hashed as they are in memory, so the same file loaded in another precision is
     another substrate: it computes another function.
     """
@@ -42,6 +43,7 @@ class Identity:
     tokenizer: str
     adapter: str = ""
     acts_on: str = ""
+    chat: str = ""
 
     @property
     def digest(self) -> str:
@@ -50,9 +52,8 @@ class Identity:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The names by part; ``acts_on`` only where it is set, so that older digests hold."""
-        parts = asdict(self)
-        return parts if self.acts_on else {k: v for k, v in parts.items() if k != "acts_on"}
+        """The names by part; later ones only where they are set, so that older digests hold."""
+        return {k: v for k, v in asdict(self).items() if v or k not in ("acts_on", "chat")}
 
 
 def identify(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Identity:

@@ -47,6 +47,7 @@ def load_substrate(
     chunk_positions: int = 2048,
     cache_bytes: int = 512 * 2**20,
     acts_on: str = "",
+    chat: bool = False,
     trust_remote_code: bool = False,
 ) -> Substrate:
     """Load a causal language model, frozen, ready to carry a learning state.
@@ -73,6 +74,9 @@ def load_substrate(
         A square weight of each layer, such as ``"self_attn.o_proj"``, for states to act on: then
         they are a LoRA ``W + B A`` of it in the layer at their boundary. By default they act on
         the residual stream.
+    chat
+        Put every prompt into the model's chat template, as a user's message; candidates are then
+        the assistant's answers. Part of the substrate's identity.
     trust_remote_code
         Run model code that comes with a hub repository or directory. Never by default.
 
@@ -101,6 +105,7 @@ def load_substrate(
         chunk_positions=chunk_positions,
         cache_bytes=cache_bytes,
         acts_on=acts_on,
+        chat=chat,
     )
 
 

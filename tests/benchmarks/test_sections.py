@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.speed import boundary, delayed, growth, limit, memory, replay
+from benchmarks.speed import boundary, delayed, growth, limit, memory, precision, replay
 from benchmarks.speed.running import SECTIONS, measure
 from benchmarks.speed.table import Measured, Table
 from larc.cli import main
@@ -13,8 +13,8 @@ from larc.domains.ci.synthetic import synthetic_jobs
 
 def test_sections_are_numbered_in_order_and_named_once():
     titles = [section.title for section, _ in SECTIONS]
-    assert [title.split(".")[0] for title in titles] == [str(n + 1) for n in range(7)]
-    assert len({section.name for section, _ in SECTIONS}) == 7
+    assert [title.split(".")[0] for title in titles] == [str(n + 1) for n in range(8)]
+    assert len({section.name for section, _ in SECTIONS}) == 8
 
 
 def test_the_machine_limit_counts_what_is_needed(setting):
@@ -39,6 +39,19 @@ def test_boundaries_and_memory_are_measured(setting):
     less, _ = memory.rows(setting)
     assert less.ratio.value < 0.9
     assert setting.substrate.checkpointing is False
+
+
+def test_precisions_are_measured_side_by_side(setting):
+    measured = precision.rows(setting)
+    layouts = ["one row shared", "one row per candidate"]
+    assert [row.case for row in measured] == [
+        f"{kind}, {layout}" for kind in ("read", "update") for layout in layouts
+    ]
+    assert all(precision.instructions() in row.note for row in measured)
+    probability, gradient = measured[0].note.split()[3], measured[2].note.split()[5]
+    # The tiny model is made in bfloat16 whole, its rotations too: farther off than a loaded one.
+    assert float(probability.strip(";")) < 0.1
+    assert float(gradient.strip(";")) > 0.95
 
 
 def test_growth_in_memory_is_linear_where_it_should_be(setting):
