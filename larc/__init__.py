@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from larc import experts as experts
     from larc.errors import (
         ConflictingLabel,
         DuplicateLabel,
@@ -24,18 +25,19 @@ if TYPE_CHECKING:
     from larc.interventions import Evaluation, Predictions, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
     from larc.residual import Factors
-    from larc.rules import SGD, Descent, UpdateRule
+    from larc.rules import SGD, Descent, RMSprop, UpdateRule
     from larc.scoring import Limits
     from larc.state import SlowState
     from larc.stream.awaited import SessionFull, SessionLimits
     from larc.stream.controller import Controller
     from larc.stream.prompter import PlainPrompter, Prompter
-    from larc.stream.question import Question
+    from larc.stream.question import Question, Recorded
     from larc.stream.session import Session
     from larc.stream.strategies import Strategy
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
     from larc.training.base import AdamW
+    from larc.training.streams import StreamTrainer, train_streams
     from larc.training.tasks import Trainer, TrainingSettings, train
 
 #: Where public names come from. They are fetched when first used: the command line answers without
@@ -62,6 +64,8 @@ _HOMES = {
     "Predictions": "larc.interventions",
     "Prompter": "larc.stream.prompter",
     "Question": "larc.stream.question",
+    "RMSprop": "larc.rules",
+    "Recorded": "larc.stream.question",
     "SGD": "larc.rules",
     "Session": "larc.stream.session",
     "SessionFull": "larc.stream.awaited",
@@ -69,6 +73,7 @@ _HOMES = {
     "SlowState": "larc.state",
     "StalePlan": "larc.errors",
     "Strategy": "larc.stream.strategies",
+    "StreamTrainer": "larc.training.streams",
     "Substrate": "larc.substrate",
     "Task": "larc.tasks",
     "Trainer": "larc.training.tasks",
@@ -81,6 +86,7 @@ _HOMES = {
     "load_substrate": "larc.substrate",
     "predict": "larc.interventions",
     "train": "larc.training.tasks",
+    "train_streams": "larc.training.streams",
 }
 #: Names of version 0.1, and what they are called now; they go with version 0.3.
 _RENAMED = {"Report": "Evaluation"}
@@ -108,12 +114,15 @@ __all__ = [
     "Predictions",
     "Prompter",
     "Question",
+    "RMSprop",
+    "Recorded",
     "Session",
     "SessionFull",
     "SessionLimits",
     "SlowState",
     "StalePlan",
     "Strategy",
+    "StreamTrainer",
     "Substrate",
     "Task",
     "Trainer",
@@ -126,6 +135,7 @@ __all__ = [
     "load_substrate",
     "predict",
     "train",
+    "train_streams",
 ]
 
 
@@ -137,6 +147,8 @@ def __getattr__(name: str) -> Any:
             stacklevel=2,
         )
         return __getattr__(_RENAMED[name])
+    if name == "experts":
+        return import_module("larc.experts")
     if name not in _HOMES:
         raise AttributeError(f"module 'larc' has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(_HOMES[name]), name)

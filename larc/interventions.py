@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from larc.evaluation import (
     group_weights,
     retention_gain,
 )
-from larc.feedback import CandidateLosses
+from larc.feedback import CandidateLosses, Feedback, Unlabelled, with_offsets
 from larc.learner import Learner
 from larc.residual import checked_seed
 from larc.rules import UpdateRule
@@ -35,21 +34,24 @@ from larc.tasks import Task, checked_tasks
 
 CELLS = ("real_keep", "real_reset", "sham_keep", "sham_reset")
 Probabilities = NDArray[np.float64]
+#: What is said to a task: one policy, or of a task of many questions one for each.
+Policies = Probabilities | list[Probabilities]
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """The policy of every task in every cell, made without opening a query.
 
-    Each cell has one array of probabilities per task. The two reset cells are one read: a
+    Each cell has one array of probabilities per task, and of a task of many questions a list of
+    arrays, one for each question. The two reset cells are one read: a
     deterministic read of the same state cannot tell which feedback was forgotten. ``evaluations``
     says how often the model evaluated each task's real feedback.
     """
 
-    real_keep: list[Probabilities]
-    real_reset: list[Probabilities]
-    sham_keep: list[Probabilities]
-    sham_reset: list[Probabilities]
+    real_keep: list[Policies]
+    real_reset: list[Policies]
+    sham_keep: list[Policies]
+    sham_reset: list[Policies]
     evaluations: list[int]
 
 
@@ -65,8 +67,9 @@ def predict(
 ) -> Predictions:
     """Adapt to each task's support under real and sham feedback, and read with and without it.
 
-    Sham feedback permutes a task's losses among its candidates, anew and uniformly at each step,
-    from a private stream per task; fixed points included. Query losses are not looked at.
+    Batches of a task's support are learned in their order, ``inner_steps`` updates on each. Sham
+    feedback permutes losses and labels among their candidates, anew and uniformly at each step,
+    from a private stream per task; fixed points included. What a query says is not looked at.
     """
     learner = Learner(substrate, slow, rule, limits=limits)
     tasks, seed = checked_tasks(tasks), checked_seed(seed)
@@ -76,39 +79,51 @@ def predict(
     real = [learner.begin() for _ in tasks]
     sham = [learner.begin(int(sequence.generate_state(1, np.uint64)[0])) for sequence in seeds]
     evaluations = [0] * len(tasks)
+    batches = [task.batches for task in tasks]
     with ledger.operation("support"):
-        for _ in range(inner_steps):
-            updates = learner.update_many(
-                [
-                    *((episode, _support(task)) for episode, task in zip(real, tasks, strict=True)),
-                    *(
-                        (episode, _support(task, episode.stream))
-                        for episode, task in zip(sham, tasks, strict=True)
-                    ),
-                ]
-            )
-            for number in range(len(tasks)):  # the real ones come first
-                evaluations[number] += updates[number].evaluations
+        for place in range(max(map(len, batches), default=0)):
+            learning = [number for number, own in enumerate(batches) if place < len(own)]
+            for _ in range(inner_steps):
+                updates = learner.update_many(
+                    [
+                        *((real[number], batches[number][place]) for number in learning),
+                        *((sham[n], _dealt(batches[n][place], sham[n].stream)) for n in learning),
+                    ]
+                )
+                for number, update in zip(learning, updates, strict=False):  # the real ones first
+                    evaluations[number] += update.evaluations
     start = learner.begin()
+    asked = [(number, one) for number, task in enumerate(tasks) for one in task.asked]
     with ledger.operation("query"):
         reads = learner.read_many(
             [
-                (episode, task.prompt, task.candidates)
+                (episodes[number], one.prompt, one.candidates)
                 for episodes in (real, [start] * len(tasks), sham)
-                for episode, task in zip(episodes, tasks, strict=True)
+                for number, one in asked
             ]
         )
     policies = [read.double().numpy() for read in reads]
-    count = len(tasks)
-    kept, reset, misled = (policies[i * count : (i + 1) * count] for i in range(3))
+    count = len(asked)
+    kept, reset, misled = (_by_task(tasks, policies[i * count : (i + 1) * count]) for i in range(3))
     return Predictions(kept, reset, misled, reset, evaluations)
 
 
-def _support(task: Task, sham: np.random.Generator | None = None) -> CandidateLosses:
-    losses = np.asarray(task.support)
-    if sham is not None:
-        losses = sham.permutation(losses)
-    return CandidateLosses(task.prompt, task.candidates, losses.tolist())
+def _dealt(batch: Sequence[Feedback], stream: np.random.Generator) -> list[Feedback]:
+    """Return a batch as sham feedback."""
+    return [piece.permuted(stream) for piece in batch]
+
+
+def _by_task(tasks: Sequence[Task], reads: Sequence[Probabilities]) -> list[Policies]:
+    """Return what was read as one entry for each task."""
+    remaining, found = iter(reads), []
+    for task in tasks:
+        policies = [with_offsets(next(remaining), _offsets(one)) for one in task.asked]
+        found.append(policies if task.many else policies[0])
+    return found
+
+
+def _offsets(asked: Feedback | Unlabelled) -> Sequence[float]:
+    return () if isinstance(asked, CandidateLosses) else asked.offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +212,8 @@ def evaluate(
     """
     tasks = checked_tasks(tasks)
     resamples = whole_number(resamples, "resamples", least=1)
-    if not tasks or any(task.query is None for task in tasks):
-        raise LarcError("evaluation needs at least one task, each with its query losses.")
+    if not tasks or not all(task.opened for task in tasks):
+        raise LarcError("evaluation needs at least one task, each with its query losses or labels.")
     predictions = predict(
         substrate, slow, tasks, seed=seed, rule=rule, inner_steps=inner_steps, limits=limits
     )
@@ -221,12 +236,15 @@ def judge(
     groups = [task.group or f"task {number}" for number, task in enumerate(tasks)]
     weights = group_weights(families, groups)
 
-    def scores(cell: str, measure: Callable[..., NDArray[Any]]) -> NDArray[np.float64]:
-        rows = [
-            measure(policy[None], np.asarray(task.query)[None])[0]
-            for policy, task in zip(getattr(predictions, cell), tasks, strict=True)
-        ]
-        return np.asarray(rows, dtype=np.float64)
+    def scores(cell: str, measure: Measure) -> NDArray[np.float64]:
+        cells: list[Policies] = getattr(predictions, cell)
+        return np.array(
+            [
+                task_score(measure, one, [query.losses for query in task.queries])
+                for one, task in zip(cells, tasks, strict=True)
+            ],
+            dtype=np.float64,
+        )
 
     risks = {cell: scores(cell, expected_error) for cell in CELLS}
     cells = Cells(**risks)
@@ -242,5 +260,31 @@ def judge(
         intervals=intervals,
         groups=len(means.groups),
         predictions=predictions,
-        fractions=all(0 <= loss <= 1 for task in tasks for loss in task.query or ()),
+        fractions=all(
+            0 <= loss <= 1 for task in tasks for one in task.queries for loss in one.losses
+        ),
     )
+
+
+Measure = Callable[..., NDArray[np.float64]]
+
+
+def task_score(measure: Measure, policies: Policies, losses: Sequence[Sequence[float]]) -> float:
+    """Return one number for a task: the mean over its questions, or whether all are right.
+
+    Examples
+    --------
+    >>> policies = [np.array([1.0, 0.0]), np.array([0.5, 0.5])]
+    >>> task_score(expected_error, policies, [[0, 1], [0, 1]])
+    0.25
+    >>> task_score(all_correct, policies, [[0, 1], [1, 0]])
+    0.0
+    """
+    reads = policies if isinstance(policies, list) else [policies]
+    values = [
+        float(measure(np.asarray(policy)[None], np.asarray(loss)[None])[0])
+        for policy, loss in zip(reads, losses, strict=True)
+    ]
+    if len(values) == 1:
+        return values[0]
+    return min(values) if measure is all_correct else float(np.mean(values))

@@ -17,8 +17,9 @@ from larc.errors import LarcError
 from larc.feedback import Feedback
 from larc.generation import active, batches, checked_prompt, generate
 from larc.io.states import load_state, save_state, whole
+from larc.priors import PriorCache
 from larc.residual import Factors, checked_seed
-from larc.rules import SGD, UpdateRule, rule_facts
+from larc.rules import SGD, parse_rule, rule_facts
 from larc.scoring import (
     EncodedQuestion,
     Limits,
@@ -28,6 +29,7 @@ from larc.scoring import (
     policy,
 )
 from larc.state import SlowState
+from larc.stepping import Extras, UpdateRule
 from larc.substrate.frozen import Substrate
 from larc.updates import Moved, Step, Update, check_all_moved, feedback_list, take_steps
 
@@ -49,6 +51,8 @@ class Episode:
         The current factors. They are replaced by an update, never changed in place.
     step : int
         How many updates they have had since they were the slow state's.
+    extras : Extras
+        What its rule keeps beside them, moments and private offsets; nothing for most rules.
     stream : numpy.random.Generator
         The episode's private random numbers.
     slow : SlowState
@@ -77,6 +81,7 @@ class Episode:
         """Go back to the slow state, with the private stream left where it is."""
         self.factors: Factors = self.slow.factors.copy()
         self.step: int = 0
+        self.extras: Extras = Extras()
 
     def __repr__(self) -> str:
         moved = f"{self.step} update{'s' * (self.step != 1)} from slow version {self.slow.version}"
@@ -99,6 +104,11 @@ class Episode:
         fork = copy(self)  # factors are replaced by an update, never changed in place
         fork.stream = deepcopy(self.stream)
         return fork
+
+    @property
+    def learner(self) -> Learner:
+        """The learner that it was begun from."""
+        return self._learner
 
     @property
     def slow_version(self) -> int:
@@ -124,6 +134,7 @@ class Episode:
             "slow": self.slow.digest,
             "substrate": self.slow.substrate,
             "boundary": self.slow.boundary,
+            **self.extras.facts(),
         }
         save_state(path, EPISODE_FILE, {"A": self.factors.A, "B": self.factors.B}, facts)
 
@@ -144,7 +155,8 @@ class Learner:
     slow
         Where episodes start; made on this substrate.
     rule
-        How they move on feedback; by default `SGD`, of the size the slow state has learned if any.
+        How they move on feedback; by default the rule that the slow state was trained for, if it
+        learned its steps, else `SGD`.
     limits
         The most tokens a prompt and a candidate may have.
 
@@ -177,10 +189,13 @@ class Learner:
         slow.check_fits(substrate)
         self.substrate = substrate
         self.slow = slow
-        learned = SGD() if slow.step_size is None else SGD(slow.step_size)
+        learned: UpdateRule = SGD() if slow.step_size is None else SGD(slow.step_size)
+        if slow.rule:
+            learned = parse_rule(slow.rule)
         self.rule: UpdateRule = learned if rule is None else rule
         rule_facts(self.rule)  # refuses one that could not be saved
         self.limits = limits or Limits()
+        self._priors = PriorCache(substrate, slow.boundary)
 
     def __repr__(self) -> str:
         return f"<Learner on {self.substrate.name!r}, {self.slow!r}, {self.rule!r}>"
@@ -243,7 +258,12 @@ class Learner:
                 if refusals == "raise":
                     raise
                 asked.append(refusal)
-        policies = iter(self._policies([one for one in asked if not isinstance(one, LarcError)]))
+        good = [
+            (*one, tuple(candidates))
+            for one, (_, _, candidates) in zip(asked, requests, strict=True)
+            if not isinstance(one, LarcError)
+        ]
+        policies = iter(self._policies(good))
         answers = [one if isinstance(one, LarcError) else next(policies) for one in asked]
         if refusals == "raise":
             for answer in answers:
@@ -252,17 +272,20 @@ class Learner:
         return answers
 
     def _policies(
-        self, requests: Sequence[tuple[Episode, EncodedQuestion]]
+        self, requests: Sequence[tuple[Episode, EncodedQuestion, tuple[str, ...]]]
     ) -> list[Tensor | LarcError]:
         if not requests:
             return []
-        states = list({id(episode): episode for episode, _ in requests}.values())
+        states = list({id(episode): episode for episode, _, _ in requests}.values())
         number = {id(episode): index for index, episode in enumerate(states)}
         stack = Factors.stack([episode.factors for episode in states])
         # The same question to the same state is read once, however often it is asked.
-        asked = [(number[id(episode)], question) for episode, question in requests]
+        asked = [(number[id(episode)], question) for episode, question, _ in requests]
         distinct = list(dict.fromkeys(asked))
+        texts = {read: request[2] for read, request in zip(asked, requests, strict=True)}
         policies: dict[tuple[int, EncodedQuestion], Tensor] = {}
+        normalise = self.slow.normalise
+        priors = self._priors.read(stack, distinct) if normalise == "prior" else {}
         with torch.no_grad():
             for chunk in chunks(self.substrate, [question for _, question in distinct]):
                 reads = [distinct[index] for index in chunk]
@@ -272,8 +295,14 @@ class Learner:
                     stack,
                     self.slow.boundary,
                     owners=[owner for owner, _ in reads],
+                    summed=normalise == "sum",
                 )
                 for read, score in zip(reads, scores, strict=True):
+                    if priors:
+                        score = score - priors[read[0], read[1].candidates]
+                    private = states[read[0]].extras.offsets
+                    if private:
+                        score = score + score.new_tensor([private.get(t, 0.0) for t in texts[read]])
                     policies[read] = policy(score).cpu()
         return [_finite(number, policies[read]) for number, read in enumerate(asked)]
 
@@ -319,8 +348,21 @@ class Learner:
                 continue
             # Episodes that have not moved yet are at one state, and share what is computed there.
             mark = id(episode.slow) if episode.step == 0 else (id(episode.slow), number)
-            steps.append(Step(number, episode.rule, episode.factors, feedback, mark))
-        results |= take_steps(self.substrate, self.slow.boundary, self.limits, steps)
+            steps.append(
+                Step(
+                    number,
+                    episode.rule,
+                    episode.factors,
+                    feedback,
+                    episode.slow.factors,
+                    episode.step,
+                    episode.extras,
+                    mark,
+                )
+            )
+        results |= take_steps(
+            self.substrate, self.slow.boundary, self.limits, steps, self.slow.normalise
+        )
         if refusals == "raise":
             check_all_moved(results)
         done: list[Update | LarcError] = []
@@ -329,7 +371,7 @@ class Learner:
             if isinstance(result, LarcError):
                 done.append(result)
                 continue
-            episode.factors = result.factors
+            episode.factors, episode.extras = result.factors, result.extras
             episode.step += 1
             done.append(result.update)
         moved = [one for one in done if isinstance(one, Update)]
@@ -374,6 +416,7 @@ class Learner:
             )
         episode = self.begin(facts["seed"])
         episode.factors = factors
+        episode.extras = Extras.read(facts)
         episode.step = int(facts["step"])
         episode.stream.bit_generator.state = facts["stream"]
         return episode
@@ -453,6 +496,11 @@ class Learner:
                 raise LarcError(
                     f"episode {number} belongs to another substrate or boundary; "
                     "use the learner it was begun from."
+                )
+            if slow.normalise != expected.normalise:
+                raise LarcError(
+                    f"episode {number} scores by {slow.normalise} and this learner by "
+                    f"{expected.normalise}; use the learner it was begun from."
                 )
             if episode.factors.A.shape != expected.factors.A.shape:
                 raise LarcError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -12,7 +12,16 @@ from torch import Tensor
 
 from larc.feedback import Feedback
 from larc.residual import Factors
-from larc.scoring import EncodedQuestion, Limits, ask, chunks, energies
+from larc.scoring import (
+    EncodedQuestion,
+    Limits,
+    Normalise,
+    Tokens,
+    ask,
+    chunks,
+    energies,
+    prior_question,
+)
 from larc.substrate.frozen import Substrate
 
 
@@ -31,6 +40,15 @@ class FeedbackObjective:
     share_key
         For each episode a mark. Only episodes of one mark may share a forward, while their factors
         are equal: so an episode's last bits never depend on a chance meeting with another's.
+    padding
+        The most padding of a physical batch, as a share of what it holds; any by default.
+    normalise
+        What an energy is. A prior is read once for each state and set of candidates, and is
+        differentiated with the rest.
+    offsets
+        Of each episode a private bias for candidates, by their texts; for none by default.
+    energy_slopes
+        Of each piece the slopes of its share of the loss at its energies, after `gradients`.
     """
 
     substrate: Substrate
@@ -40,6 +58,10 @@ class FeedbackObjective:
     owners: tuple[int, ...]
     episodes: int
     share_key: tuple[Hashable, ...]
+    padding: float | None = None
+    normalise: Normalise = "mean"
+    offsets: tuple[Mapping[str, float], ...] = ()
+    energy_slopes: dict[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(
@@ -48,6 +70,9 @@ class FeedbackObjective:
         feedback: Sequence[Sequence[Feedback]],
         limits: Limits | None = None,
         share_key: Sequence[Hashable] | None = None,
+        padding: float | None = None,
+        normalise: Normalise = "mean",
+        offsets: Sequence[Mapping[str, float]] = (),
     ) -> FeedbackObjective:
         """Collect the feedback of each episode, refusing what cannot be scored."""
         pieces = tuple(piece for items in feedback for piece in items)
@@ -55,7 +80,16 @@ class FeedbackObjective:
         questions = tuple(ask(substrate, p.prompt, p.candidates, limits) for p in pieces)
         marks = tuple(range(len(feedback)) if share_key is None else share_key)
         return FeedbackObjective(
-            substrate, boundary, pieces, questions, owners, len(feedback), marks
+            substrate,
+            boundary,
+            pieces,
+            questions,
+            owners,
+            len(feedback),
+            marks,
+            padding,
+            normalise,
+            tuple(offsets),
         )
 
     def select(self, episodes: Sequence[int]) -> FeedbackObjective:
@@ -72,6 +106,8 @@ class FeedbackObjective:
             owners=tuple(number for number, e in enumerate(episodes) for _ in by_episode[e]),
             episodes=len(episodes),
             share_key=tuple(self.share_key[episode] for episode in episodes),
+            offsets=tuple(self.offsets[e] for e in episodes) if self.offsets else (),
+            energy_slopes={},
         )
 
     @cached_property
@@ -81,13 +117,34 @@ class FeedbackObjective:
     def losses(self, factors: Factors) -> Tensor:
         """Return each episode's mean loss, ``[episodes]``, differentiable."""
         total = torch.zeros(self.episodes, device=factors.A.device)
-        for chunk in chunks(self.substrate, self.questions):
+        priors = self._priors(factors)
+        for chunk in chunks(self.substrate, self.questions, padding=self.padding):
             owners = [self.owners[piece] for piece in chunk]
             scores = self._energies(factors, [self.questions[piece] for piece in chunk], owners)
-            parts = torch.stack([self._loss(p, s) for p, s in zip(chunk, scores, strict=True)])
+            losses = [
+                self._loss(piece, score - priors[self._prior_key(piece)] if priors else score)
+                for piece, score in zip(chunk, scores, strict=True)
+            ]
             into = torch.tensor(owners, device=total.device)
-            total = total.index_add(0, into, parts)
+            total = total.index_add(0, into, torch.stack(losses))
         return total
+
+    def _prior_key(self, piece: int) -> tuple[int, Tokens]:
+        return self.owners[piece], self.questions[piece].candidates
+
+    def _priors(self, factors: Factors) -> dict[tuple[int, Tokens], Tensor]:
+        """Return the energies of candidates without a question, of each episode that needs them."""
+        priors: dict[tuple[int, Tokens], Tensor] = {}
+        if self.normalise != "prior":
+            return priors
+        needed = {self._prior_key(n): self.questions[n] for n in range(len(self.questions))}
+        keys = list(needed)
+        questions = [prior_question(self.substrate, needed[key]) for key in keys]
+        for chunk in chunks(self.substrate, questions, padding=self.padding):
+            owners = [keys[index][0] for index in chunk]
+            scores = self._energies(factors, [questions[index] for index in chunk], owners)
+            priors |= {keys[index]: score for index, score in zip(chunk, scores, strict=True)}
+        return priors
 
     def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
         """Return each episode's mean loss and its gradient with respect to its own factors.
@@ -100,32 +157,47 @@ class FeedbackObjective:
         with torch.inference_mode(False), torch.enable_grad():
             total = torch.zeros(self.episodes, device=factors.A.device)
             slopes = factors.map(torch.zeros_like)
-            by_shape: dict[tuple[int, int], list[list[int]]] = {}
-            for pieces in self._reads(factors):
+            states = self._states(factors)
+            priors = _PriorReads(self, factors, states) if self.normalise == "prior" else None
+            share_key: dict[tuple[int, int], list[list[int]]] = {}
+            for pieces in self._reads(states):
                 candidates = len(self.questions[pieces[0]].candidates)
                 # What is differentiated together goes through the same backwards.
-                by_shape.setdefault((min(len(pieces), candidates + 1), candidates), []).append(
+                share_key.setdefault((min(len(pieces), candidates + 1), candidates), []).append(
                     pieces
                 )
-            for reads in by_shape.values():
-                for chunk in chunks(self.substrate, [self.questions[p[0]] for p in reads]):
-                    self._add_chunk(factors, [reads[index] for index in chunk], total, slopes)
+            for reads in share_key.values():
+                asked = [self.questions[pieces[0]] for pieces in reads]
+                for chunk in chunks(self.substrate, asked, padding=self.padding):
+                    self._add_chunk(
+                        factors, [reads[index] for index in chunk], total, slopes, priors
+                    )
+            if priors is not None:
+                priors.add_to(slopes)
         return total, slopes
 
-    def _reads(self, factors: Factors) -> list[list[int]]:
-        """Return the pieces of feedback by what they have to read: a question, under a state."""
+    def _states(self, factors: Factors) -> list[Hashable]:
+        """Return what tells the states of the episodes apart; of one state, the same."""
         marks = Counter(self.share_key)
-        states: list[Hashable] = [
+        return [
             (mark, _bits(factors.at(owner))) if marks[mark] > 1 else (mark, b"")
             for owner, mark in enumerate(self.share_key)
         ]
+
+    def _reads(self, states: Sequence[Hashable]) -> list[list[int]]:
+        """Return the pieces of feedback by what they have to read: a question, under a state."""
         reads: dict[tuple[EncodedQuestion, Hashable], list[int]] = {}
         for piece, (question, owner) in enumerate(zip(self.questions, self.owners, strict=True)):
             reads.setdefault((question, states[owner]), []).append(piece)
         return list(reads.values())
 
     def _add_chunk(
-        self, factors: Factors, reads: Sequence[list[int]], total: Tensor, slopes: Factors
+        self,
+        factors: Factors,
+        reads: Sequence[list[int]],
+        total: Tensor,
+        slopes: Factors,
+        priors: _PriorReads | None,
     ) -> None:
         """Read some questions once and add what each piece of feedback makes of them."""
         device = total.device
@@ -134,21 +206,49 @@ class FeedbackObjective:
         leaf = factors.at(torch.tensor(owners, device=device)).leaf()
         scores = torch.stack(self._energies(leaf, [self.questions[pieces[0]] for pieces in reads]))
         pieces = [(read, piece) for read, members in enumerate(reads) for piece in members]
-        at = scores.detach()[[read for read, _ in pieces]].requires_grad_()
+        at = scores.detach()[[read for read, _ in pieces]]
+        if priors is not None:
+            at = at - torch.stack([priors.of(piece) for _, piece in pieces])
+        at.requires_grad_()
         losses = torch.stack([self._loss(p, row) for (_, p), row in zip(pieces, at, strict=True)])
         (weights,) = torch.autograd.grad(losses.sum(), at)  # each piece's slopes at the energies
-        into = torch.tensor([self.owners[piece] for _, piece in pieces], device=device)
-        total.index_add_(0, into, losses.detach())
-        source = torch.tensor([read for read, _ in pieces], device=device)
-        most, candidates = max(map(len, reads)), scores.shape[1]
+        self.energy_slopes.update(zip((piece for _, piece in pieces), weights, strict=True))
+        into = [self.owners[piece] for _, piece in pieces]
+        total.index_add_(0, torch.tensor(into, device=device), losses.detach())
+        if priors is not None:
+            for (_, piece), weight in zip(pieces, weights, strict=True):
+                priors.weigh(piece, weight)
+        self.spread(leaf, scores, [read for read, _ in pieces], into, weights, slopes)
+
+    def spread(
+        self,
+        leaf: Factors,
+        scores: Tensor,
+        reads: Sequence[int],
+        owners: Sequence[int],
+        weights: Tensor,
+        slopes: Factors,
+    ) -> None:
+        """Add the gradient of weighted energies to the slopes of whom they belong to.
+
+        Entry by entry: which read it weighs, whose it is, and the weights. Entries of one read
+        follow each other.
+        """
+        device = scores.device
+        into, source = (torch.tensor(n, device=device) for n in (list(owners), list(reads)))
+        counts = Counter(reads)
+        most, candidates = max(counts.values()), scores.shape[1]
         if most <= candidates:
             # One backward for the first piece of every read, one for the second, and so on.
-            order = torch.tensor(
-                [n for members in reads for n in range(len(members))], device=device
-            )
+            place = torch.tensor([n for c in counts.values() for n in range(c)], device=device)
             for number in range(most):
-                chosen = (order == number).nonzero()[:, 0]
-                pulled = self._pulled(leaf, scores, weights[chosen], last=number == most - 1)
+                chosen = (place == number).nonzero()[:, 0]
+                unit = weights[chosen]
+                if len(chosen) < len(scores):  # not every read has that many
+                    unit = torch.zeros_like(scores).index_copy(0, source[chosen], unit)
+                pulled = self._pulled(leaf, scores, unit, last=number == most - 1)
+                if len(chosen) < len(scores):
+                    pulled = pulled.at(source[chosen])
                 _add(slopes, into[chosen], pulled)
             return
         # More pieces than candidates: one backward for each candidate serves them all.
@@ -156,8 +256,8 @@ class FeedbackObjective:
             unit = torch.zeros_like(scores)
             unit[:, candidate] = 1
             pulled = self._pulled(leaf, scores, unit, last=candidate == candidates - 1)
-            gradient, share = pulled.at(source), weights[:, candidate, None, None]
-            _add(slopes, into, Factors(share * gradient.A, share * gradient.B))
+            each, share = pulled.at(source), weights[:, candidate, None, None]
+            _add(slopes, into, Factors(share * each.A, share * each.B))
 
     def _pulled(self, leaf: Factors, scores: Tensor, weights: Tensor, *, last: bool) -> Factors:
         """Return the gradient of weighted energies at each read's own factors."""
@@ -172,10 +272,84 @@ class FeedbackObjective:
         questions: Sequence[EncodedQuestion],
         owners: Sequence[int] | None = None,
     ) -> list[Tensor]:
-        return energies(self.substrate, questions, factors, self.boundary, owners=owners)
+        summed = self.normalise == "sum"
+        return energies(
+            self.substrate, questions, factors, self.boundary, owners=owners, summed=summed
+        )
+
+    def offset_slopes(self) -> list[dict[str, float]]:
+        """Return each episode's slopes of its loss at its private offsets, after `gradients`."""
+        slopes: list[dict[str, float]] = [{} for _ in range(self.episodes)]
+        for piece, weights in sorted(self.energy_slopes.items()):
+            summed = slopes[self.owners[piece]]
+            for text, slope in zip(self.feedback[piece].candidates, weights.tolist(), strict=True):
+                summed[text] = summed.get(text, 0.0) + slope
+        return slopes
 
     def _loss(self, piece: int, scores: Tensor) -> Tensor:
+        private = self.offsets[self.owners[piece]] if self.offsets else {}
+        if private:
+            texts = self.feedback[piece].candidates
+            scores = scores + scores.new_tensor([private.get(text, 0.0) for text in texts])
         return self.feedback[piece].loss(scores) / self._counts[self.owners[piece]]
+
+
+class _PriorReads:
+    """Candidates read without a question: once for each state and set, for all of its pieces.
+
+    What pieces of feedback pull at their energies, they pull at the prior the other way.
+    """
+
+    def __init__(
+        self, objective: FeedbackObjective, factors: Factors, states: Sequence[Hashable]
+    ) -> None:
+        self.objective, self.states = objective, states
+        pieces: dict[tuple[Hashable, Tokens], int] = {}
+        for piece in range(len(objective.questions)):
+            pieces.setdefault(self._key(piece), piece)
+        by_size: dict[int, list[tuple[Hashable, Tokens]]] = {}
+        for key in pieces:
+            by_size.setdefault(len(key[1]), []).append(key)
+        #: Of each physical batch: the keys that it read, under which factors, and the energies.
+        self.batches: list[tuple[list[tuple[Hashable, Tokens]], Factors, Tensor]] = []
+        self.energies: dict[tuple[Hashable, Tokens], Tensor] = {}
+        self.weights: dict[tuple[Hashable, Tokens], dict[int, Tensor]] = {k: {} for k in pieces}
+        for keys in by_size.values():
+            asked = [
+                prior_question(objective.substrate, objective.questions[pieces[key]])
+                for key in keys
+            ]
+            for chunk in chunks(objective.substrate, asked, padding=objective.padding):
+                members = [keys[index] for index in chunk]
+                owners = [objective.owners[pieces[key]] for key in members]
+                leaf = factors.at(torch.tensor(owners, device=factors.A.device)).leaf()
+                scores = torch.stack(objective._energies(leaf, [asked[index] for index in chunk]))
+                self.batches.append((members, leaf, scores))
+                self.energies |= dict(zip(members, scores.detach(), strict=True))
+
+    def _key(self, piece: int) -> tuple[Hashable, Tokens]:
+        objective = self.objective
+        return self.states[objective.owners[piece]], objective.questions[piece].candidates
+
+    def of(self, piece: int) -> Tensor:
+        """Return the prior energies of a piece's candidates."""
+        return self.energies[self._key(piece)]
+
+    def weigh(self, piece: int, weights: Tensor) -> None:
+        """Take in how a piece weighs its energies."""
+        kept, owner = self.weights[self._key(piece)], self.objective.owners[piece]
+        kept[owner] = kept[owner] - weights if owner in kept else -weights
+
+    def add_to(self, slopes: Factors) -> None:
+        """Add the gradient through the priors to the slopes of whom they belong to."""
+        for keys, leaf, scores in self.batches:
+            entries = [
+                (read, owner, weights)
+                for read, key in enumerate(keys)
+                for owner, weights in self.weights[key].items()
+            ]
+            reads, owners, weights = zip(*entries, strict=True)
+            self.objective.spread(leaf, scores, reads, owners, torch.stack(weights), slopes)
 
 
 def gradients_together(
@@ -189,8 +363,16 @@ def gradients_together(
         owners=first.owners + tuple(first.episodes + owner for owner in second.owners),
         episodes=first.episodes + second.episodes,
         share_key=first.share_key + second.share_key,
+        offsets=first.offsets + second.offsets,
+        energy_slopes={},
     )
     losses, slopes = both.gradients(factors.map(lambda tensor: torch.cat([tensor, tensor])))
+    pieces = len(first.feedback)
+    for piece, weights in both.energy_slopes.items():
+        if piece < pieces:
+            first.energy_slopes[piece] = weights
+        else:
+            second.energy_slopes[piece - pieces] = weights
     middle = first.episodes
     return (
         (losses[:middle], slopes.map(lambda tensor: tensor[:middle])),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,94 +13,169 @@ from larc.checks import number, whole_number
 from larc.errors import LarcError
 from larc.plugins import is_object_name, load_object
 from larc.residual import Factors
+from larc.stepping import Objective as Objective
+from larc.stepping import StepContext
+from larc.stepping import StepResult as StepResult
+from larc.stepping import UpdateRule as UpdateRule
 
 # Below this the squares of a gradient's entries are lost to float32, and with them its direction:
 # its episode then stays where it is.
 _LEAST = 1e-18
 
 
-class Objective(Protocol):
-    """The losses of a stack of episodes, each on its own feedback."""
-
-    def losses(self, factors: Factors) -> Tensor:
-        """Return each episode's loss, differentiable if the factors ask for gradients."""
-
-    def gradients(self, factors: Factors) -> tuple[Tensor, Factors]:
-        """Return each episode's loss and its gradient with respect to its own factors."""
-
-    def select(self, episodes: Sequence[int]) -> Objective:
-        """Return the objective of some of the episodes, in the order given."""
+def _later(default: Any) -> Any:
+    """Return a field that rules got later: named only where it is not at its default."""
+    return field(default=default, metadata={"later": True})
 
 
-@dataclass(frozen=True)
-class StepResult:
-    """A stack of episodes after a rule's update.
+@dataclass(frozen=True, repr=False)
+class SGD:
+    """One gradient step: of fixed size, with no momentum, decay or clipping, unless told otherwise.
 
     Attributes
     ----------
-    factors
-        The next factors.
-    losses
-        Each episode's loss before the update.
-    after
-        Each one's loss after it, if the rule looked.
-    evaluations
-        How often the feedback of each was evaluated, if not once.
-    """
-
-    factors: Factors
-    losses: Tensor
-    after: Tensor | None = None
-    evaluations: Tensor | None = None
-
-    def reached(self) -> list[float | None]:
-        """Return each episode's loss after the update; ``None`` where the rule did not look."""
-        return [None] * len(self.losses) if self.after is None else self.after.tolist()
-
-
-class UpdateRule(Protocol):
-    """What an episode binds: a function from feedback and factors to the next factors.
-
-    Write a frozen dataclass with a ``step``; its fields are saved with an episode.
-    """
-
-    def step(
-        self, objective: Objective, factors: Factors, *, differentiable: bool = False
-    ) -> StepResult:
-        """Return the next factors of every episode of the stack.
-
-        With ``differentiable`` the result keeps its dependence on the given factors, for the exact
-        outer gradient.
-        """
-
-
-@dataclass(frozen=True)
-class SGD:
-    """One gradient step of fixed size: no momentum, no decay, no clipping.
+    step_size
+        How much of the gradient a step takes.
+    step_size_b
+        The same for ``B``, if it is another than for ``A``.
+    slowing
+        Step ``t``, counted from 0 at the slow state, is divided by ``(1 + t) ** slowing``.
+    decay
+        A proximal pull: after a step, the way from the slow state is divided by ``1 + decay``.
+    offset_size
+        The step size of private offsets, a bias for each candidate by its text; 0 for none. They
+        learn from the same feedback, and are reset with the state.
 
     Examples
     --------
     >>> SGD(step_size=0.1)
     SGD(step_size=0.1)
+    >>> SGD(0.1, decay=0.01)
+    SGD(step_size=0.1, decay=0.01)
     """
 
     step_size: float = 0.1
+    step_size_b: float | None = _later(None)
+    slowing: float = _later(0.0)
+    decay: float = _later(0.0)
+    offset_size: float = _later(0.0)
+
+    takes_context: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step_size", number(self.step_size, "the step size", above=0))
+        if self.step_size_b is not None:
+            size = number(self.step_size_b, "the step size of B", above=0)
+            object.__setattr__(self, "step_size_b", size)
+        for name in ("slowing", "decay", "offset_size"):
+            object.__setattr__(self, name, number(getattr(self, name), name, least=0))
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in rule_facts(self).items() if name != "name"}
+        inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        return f"{type(self).__name__}({inside})"
 
     def step(
-        self, objective: Objective, factors: Factors, *, differentiable: bool = False
+        self,
+        objective: Objective,
+        factors: Factors,
+        *,
+        differentiable: bool = False,
+        context: StepContext | None = None,
     ) -> StepResult:
-        """Return ``factors - step_size * gradient``."""
+        """Return ``factors - step_size * gradient``, drawn back to the slow state if told to."""
+        losses, gradients = _gradients(objective, factors, differentiable=differentiable)
+        return StepResult(self.moved(factors, gradients, context), losses.detach())
+
+    def moved(self, factors: Factors, slopes: Factors, context: StepContext | None) -> Factors:
+        """Return the factors after a step down some slopes."""
+        if self.step_size_b is None and not self.slowing and not self.decay:
+            return factors.combine(slopes, lambda value, slope: value - self.step_size * slope)
+        if context is None and (self.slowing or self.decay):
+            raise LarcError(
+                f"{self} goes by the slow state and the steps taken; call it with its context."
+            )
+        share: Any = 1.0
+        if context is not None and self.slowing:
+            taken = context.taken.to(factors.A.dtype).to(factors.A.device)
+            share = ((1 + taken) ** -self.slowing)[:, None, None]
+        size_b = self.step_size if self.step_size_b is None else self.step_size_b
+        there = Factors(
+            factors.A - self.step_size * share * slopes.A, factors.B - size_b * share * slopes.B
+        )
+        if context is None or not self.decay:
+            return there
+        return context.slow.combine(
+            there, lambda slow, value: slow + (value - slow) / (1 + self.decay)
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class RMSprop(SGD):
+    """A step whose entries are divided by the root of their gradient's recent mean square.
+
+    The mean squares are private to an episode, saved with it and reset with it.
+
+    Attributes
+    ----------
+    beta
+        How much of the old mean square stays; early ones are corrected for having few terms.
+    epsilon
+        What is added to the root.
+
+    Examples
+    --------
+    >>> RMSprop(0.01)
+    RMSprop(step_size=0.01, beta=0.9, epsilon=0.0001)
+    """
+
+    beta: float = 0.9
+    epsilon: float = 1e-4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.beta < 1 or not self.epsilon > 0:
+            raise LarcError("beta lies from 0 to below 1, and epsilon is above 0.")
+
+    def step(
+        self,
+        objective: Objective,
+        factors: Factors,
+        *,
+        differentiable: bool = False,
+        context: StepContext | None = None,
+    ) -> StepResult:
+        """Return the factors after a step, and the mean squares after it."""
         if differentiable:
-            losses = objective.losses(factors)
-            slopes = torch.autograd.grad(losses.sum(), (factors.A, factors.B), create_graph=True)
-            gradients = Factors(*slopes)
-        else:
-            losses, gradients = objective.gradients(factors)
-        moved = factors.combine(gradients, lambda value, slope: value - self.step_size * slope)
-        return StepResult(moved, losses.detach())
+            raise LarcError(
+                "an exact gradient does not go through the moments of RMSprop; use the first-order "
+                "one, or SGD."
+            )
+        if context is None:
+            raise LarcError(f"{self} has moments of its own; call it with its context.")
+        losses, slopes = _gradients(objective, factors, differentiable=False)
+        moments = {}
+        for name, slope in (("square.A", slopes.A), ("square.B", slopes.B)):
+            old = context.moments.get(name, torch.zeros_like(slope))
+            moments[name] = self.beta * old + (1 - self.beta) * slope.square()
+        terms = context.taken.to(factors.A.dtype).to(factors.A.device) + 1
+        full = (1 - self.beta**terms)[:, None, None]
+        scaled = Factors(
+            slopes.A / ((moments["square.A"] / full).sqrt() + self.epsilon),
+            slopes.B / ((moments["square.B"] / full).sqrt() + self.epsilon),
+        )
+        moved = self.moved(factors, scaled, context)
+        return StepResult(moved, losses.detach(), moments=moments)
+
+
+def _gradients(
+    objective: Objective, factors: Factors, *, differentiable: bool
+) -> tuple[Tensor, Factors]:
+    if not differentiable:
+        return objective.gradients(factors)
+    losses = objective.losses(factors)
+    slopes = torch.autograd.grad(losses.sum(), (factors.A, factors.B), create_graph=True)
+    return losses, Factors(*slopes)
 
 
 @dataclass(frozen=True)
@@ -248,7 +322,7 @@ def product_norm(factors: Factors) -> Tensor:
 
 
 #: Rules by the names that settings give them; add one of your own.
-RULES: dict[str, type[Any]] = {"sgd": SGD, "descent": Descent}
+RULES: dict[str, type[Any]] = {"sgd": SGD, "descent": Descent, "rmsprop": RMSprop}
 
 
 def parse_rule(text: str) -> UpdateRule:
@@ -278,7 +352,7 @@ def parse_rule(text: str) -> UpdateRule:
         rule, parts = load_object(":".join([name, parts[0]]), "rule"), parts[1:]
     try:
         if rule is not None:
-            names = [field.name for field in fields(rule)]
+            names = [one.name for one in fields(rule) if not one.metadata.get("later")]
             given: dict[str, Any] = {}
             for position, part in enumerate(parts):
                 key, _, value = part.rpartition("=")
@@ -311,4 +385,25 @@ def rule_facts(rule: UpdateRule) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads(json.dumps(asdict(rule)))
     except (TypeError, ValueError) as error:
         raise LarcError(f"a field of the rule {rule!r} cannot be saved as JSON.") from error
+    # As ever where nothing newer is asked for: files from before are still the same files.
+    for one in fields(rule):
+        if one.metadata.get("later") and facts[one.name] == one.default:
+            del facts[one.name]
     return {"name": type(rule).__name__, **facts}
+
+
+def rule_text(rule: UpdateRule) -> str:
+    """Return the text that `parse_rule` makes an equal rule of.
+
+    Examples
+    --------
+    >>> rule_text(SGD(0.1, slowing=0.5))
+    'sgd:step_size=0.1:slowing=0.5'
+    >>> parse_rule(rule_text(Descent(0.25))) == Descent(0.25)
+    True
+    """
+    names = {kind: name for name, kind in RULES.items()}
+    kind = type(rule)
+    name = names.get(kind, f"{kind.__module__}:{kind.__qualname__}")
+    facts = {key: value for key, value in rule_facts(rule).items() if key != "name"}
+    return ":".join([name, *(f"{k}={v!r}" for k, v in facts.items() if v is not None)])

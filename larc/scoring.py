@@ -1,7 +1,8 @@
 """From a prompt and its candidates to energies, a policy, and losses on it.
 
 A candidate's energy is the mean log-probability of its tokens and of the end of sequence after
-them; a softmax of the energies is the policy.
+them; a softmax of the energies is the policy. Two other energies can be chosen: the sum in place of
+the mean, and the mean less what it is without the question, the candidate's own prior.
 
 The candidates of one prompt share a row: the prompt once, then every candidate, each seeing the
 prompt and itself, with positions that restart after the prompt. A model that cannot take such a
@@ -14,19 +15,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from larc.checks import text, whole_number
 from larc.errors import LarcError
+from larc.feedback import checked_candidates
 from larc.residual import Factors, apply_residual
 from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row
-from larc.tasks import checked_candidates
 
 Layout = Literal["packed", "plain"]
+Normalise = Literal["mean", "sum", "prior"]
+#: The candidates of a question as token ids.
+Tokens = tuple[tuple[int, ...], ...]
 # Tokens are small; the substrate keeps those of this many questions.
 _KEPT_QUESTIONS = 4096
 ADVICE = {
@@ -181,6 +185,37 @@ def _check(question: EncodedQuestion, limits: Limits, substrate: Substrate) -> N
         )
 
 
+def checked_normalise(name: str) -> Normalise:
+    """Return the name of a way to score, refusing one that is unknown.
+
+    Examples
+    --------
+    >>> checked_normalise("prior")
+    'prior'
+    """
+    for known in get_args(Normalise):
+        if name == known:
+            return known  # type: ignore[no-any-return]  # one of the Literal's own
+    raise LarcError(f"normalise={name!r} is unknown; use one of {', '.join(get_args(Normalise))}.")
+
+
+def prior_question(substrate: Substrate, question: EncodedQuestion) -> EncodedQuestion:
+    """Return a question's candidates without the question: after the beginning of a sequence.
+
+    Examples
+    --------
+    >>> from larc.substrate import load_substrate
+    >>> tiny = load_substrate("tiny")
+    >>> asked = ask(tiny, "2+2=", ["4", "5"])
+    >>> prior = prior_question(tiny, asked)
+    >>> len(prior.prompt), prior.candidates == asked.candidates
+    (1, True)
+    """
+    first = substrate.tokenizer.bos_token_id
+    start = first if isinstance(first, int) else int(substrate.tokenizer.eos_token_id)
+    return EncodedQuestion((start,), question.candidates)
+
+
 def layout_for(substrate: Substrate, question: EncodedQuestion) -> Laid:
     """Choose the shared row where the model can take it, and plain rows where it cannot."""
     packed = question.packed
@@ -188,31 +223,38 @@ def layout_for(substrate: Substrate, question: EncodedQuestion) -> Laid:
 
 
 def chunks(
-    substrate: Substrate, questions: Sequence[EncodedQuestion], layout: Layout | None = None
+    substrate: Substrate,
+    questions: Sequence[EncodedQuestion],
+    layout: Layout | None = None,
+    *,
+    padding: float | None = None,
 ) -> Iterator[list[int]]:
     """Yield indices of questions to put through the model together, alike in length.
 
     Each chunk stays within the substrate's ``chunk_positions``, padding included, unless a single
-    question is larger.
+    question is larger. ``padding`` bounds the padding of a chunk, as a share of what it holds.
     """
-    shapes = []
+    shapes, sizes = [], []
     for question in questions:
         parts = [_laid(substrate, part, layout) for part in _parts(substrate, question, layout)]
-        rows_of = [row for laid in parts for row in laid.rows]
+        lengths = [len(row.tokens) for laid in parts for row in laid.rows]
         # Plain and packed rows take different masks, so they never share a call.
-        shapes.append(
-            (bool(rows_of[0].segments), max(len(row.tokens) for row in rows_of), len(rows_of))
-        )
+        shapes.append((bool(parts[0].rows[0].segments), max(lengths), len(lengths)))
+        sizes.append(sum(lengths))
     chunk: list[int] = []
-    rows = 0
+    rows = held = 0
     for index in sorted(range(len(questions)), key=lambda index: shapes[index][:2]):
         kind, length, count = shapes[index]
-        fits = (rows + count) * length <= substrate.chunk_positions
+        positions = (rows + count) * length
+        fits = positions <= substrate.chunk_positions and (
+            padding is None or positions <= (1 + padding) * (held + sizes[index])
+        )
         if chunk and not (fits and shapes[chunk[-1]][0] == kind):
             yield chunk
-            chunk, rows = [], 0
+            chunk, rows, held = [], 0, 0
         chunk.append(index)
         rows += count
+        held += sizes[index]
     if chunk:
         yield chunk
 
@@ -225,6 +267,7 @@ def energies(
     *,
     owners: Sequence[int] | None = None,
     layout: Layout | None = None,
+    summed: bool = False,
 ) -> list[Tensor]:
     """Score questions in one physical batch, or a large one in several.
 
@@ -242,6 +285,8 @@ def energies(
         Which state of the stack each question is read with; by default the i-th with the i-th.
     layout
         ``"packed"`` or ``"plain"``; chosen for the model by default.
+    summed
+        Whether an energy is the sum over a candidate's tokens, and not their mean.
 
     Returns
     -------
@@ -250,7 +295,7 @@ def energies(
     """
     parts = [_parts(substrate, question, layout) for question in questions]
     if all(len(several) == 1 for several in parts):
-        return _energies(substrate, questions, factors, boundary, owners, layout)
+        return _energies(substrate, questions, factors, boundary, owners, layout, summed)
     # A candidate's energy depends on no other candidate: parts of a question are questions.
     flat = [part for several in parts for part in several]
     owner_of = list(range(len(questions))) if owners is None else list(owners)
@@ -258,7 +303,7 @@ def energies(
     scores: list[Tensor] = [torch.empty(0)] * len(flat)
     for chunk in chunks(substrate, flat, layout):
         asked, mine = [flat[index] for index in chunk], [states[index] for index in chunk]
-        read = _energies(substrate, asked, factors, boundary, mine, layout)
+        read = _energies(substrate, asked, factors, boundary, mine, layout, summed)
         for index, score in zip(chunk, read, strict=True):
             scores[index] = score
     ends = list(accumulate(map(len, parts), initial=0))
@@ -299,6 +344,7 @@ def _energies(
     boundary: int,
     owners: Sequence[int] | None,
     layout: Layout | None,
+    summed: bool,
 ) -> list[Tensor]:
     rows: list[Row] = []
     row_owners: list[int] = []
@@ -318,7 +364,7 @@ def _energies(
         gather.add(start, laid, question)
     inside = factors if substrate.acts_on else None
     logits = substrate.logits(hidden, rows, boundary, gather.places(hidden.device), inside)
-    return gather.energies(logits.float())
+    return gather.energies(logits.float(), summed=summed)
 
 
 class _Gather:
@@ -352,7 +398,7 @@ class _Gather:
     def places(self, device: torch.device) -> Tensor:
         return torch.tensor(list(self.place_of), device=device)
 
-    def energies(self, logits: Tensor) -> list[Tensor]:
+    def energies(self, logits: Tensor, *, summed: bool) -> list[Tensor]:
         width = max(map(len, self.tokens))
         padded = [tokens + [0] * (width - len(tokens)) for tokens in self.tokens]
         device = logits.device
@@ -361,7 +407,7 @@ class _Gather:
         values = table.reshape(-1).index_select(0, entries[:, 0] * width + entries[:, 1])
         lengths = torch.tensor(self.lengths, device=device)
         sums = values.new_zeros(len(self.lengths)).index_add(0, entries[:, 2], values)
-        return list((sums / lengths).split(self.counts))
+        return list((sums if summed else sums / lengths).split(self.counts))
 
 
 def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
@@ -413,27 +459,3 @@ def policy(scores: Tensor) -> Tensor:
     tensor([0.5000, 0.5000])
     """
     return scores.softmax(-1)
-
-
-def expected_risk(scores: Tensor, losses: Sequence[float]) -> Tensor:
-    """Return the expected loss of the policy over candidates.
-
-    Its derivative with respect to an energy is ``p_j (loss_j - expected loss)``.
-
-    Examples
-    --------
-    >>> expected_risk(torch.zeros(4), (0.0, 1.0, 0.5, 0.5))
-    tensor(0.5000)
-    """
-    return policy(scores) @ torch.tensor(losses, dtype=scores.dtype, device=scores.device)
-
-
-def label_cross_entropy(scores: Tensor, index: int) -> Tensor:
-    """Return minus the log-probability of the right candidate.
-
-    Examples
-    --------
-    >>> label_cross_entropy(torch.zeros(4), 2)
-    tensor(1.3863)
-    """
-    return -scores.log_softmax(-1)[index]

@@ -16,6 +16,8 @@ from larc.io.hashes import hash_json, hash_tensors
 from larc.io.states import pack_state, read_content, unpack_state, whole
 from larc.pretrained import read_layout, write_layout
 from larc.residual import Factors, initial_factors
+from larc.rules import RULES
+from larc.scoring import Normalise, checked_normalise
 from larc.substrate.frozen import Substrate
 
 SLOW_FILE = "larc slow state, version 1"
@@ -60,6 +62,13 @@ class SlowState:
         The weight of the layer at the boundary that it corrects; empty for the residual stream.
     step_size : float or None
         The size of the steps it was trained for, where that was learned with it.
+    normalise : str
+        How its candidates are scored: by the ``mean`` log-probability of their tokens, as in the
+        paper; by its ``sum``; or by the mean less the candidate's own ``prior``, which is what the
+        same state gives it without the question.
+    rule : str
+        The update rule it was trained for, as `larc.rules.parse_rule` reads it, where that was
+        learned with it.
 
     Examples
     --------
@@ -77,6 +86,8 @@ class SlowState:
     origin: Factors
     acts_on: str = ""
     step_size: float | None = None
+    normalise: Normalise = "mean"
+    rule: str = ""
 
     def __repr__(self) -> str:
         kind = f"on {self.acts_on} of layer {self.boundary}" if self.acts_on else self.place[1]
@@ -86,7 +97,14 @@ class SlowState:
         return f"<SlowState {self.digest[:12]}, {size}, {kind}, {trained}, seed {self.seed}{step}>"
 
     @staticmethod
-    def initial(substrate: Substrate, *, rank: int = 4, seed: int, boundary: int = 0) -> SlowState:
+    def initial(
+        substrate: Substrate,
+        *,
+        rank: int = 4,
+        seed: int,
+        boundary: int = 0,
+        normalise: Normalise = "mean",
+    ) -> SlowState:
         """Return the identity start: ``A ~ N(0, 0.02^2)`` from the seed, ``B = 0``, version 0."""
         instance(substrate, "substrate", Substrate)
         substrate.check_boundary(boundary)
@@ -100,24 +118,35 @@ class SlowState:
             int(seed),
             factors.copy(),
             substrate.acts_on,
+            normalise=checked_normalise(normalise),
         )
 
-    def advanced(self, factors: Factors, step_size: float | None = None) -> SlowState:
-        """Return the next version: its own copy of the factors, and the step size if learned."""
+    def advanced(
+        self, factors: Factors, step_size: float | None = None, rule: str = ""
+    ) -> SlowState:
+        """Return the next version: its own copy of the factors, and the steps if learned."""
         if factors.A.shape != self.factors.A.shape or not bool(factors.finite()):
             raise LarcError(
                 f"factors of rank {factors.rank} and width {factors.width} cannot follow "
                 f"rank {self.factors.rank} and width {self.factors.width}, or are not finite."
             )
-        return replace(self, factors=factors.copy(), version=self.version + 1, step_size=step_size)
+        return replace(
+            self,
+            factors=factors.copy(),
+            version=self.version + 1,
+            step_size=step_size,
+            rule=rule,
+        )
 
     @cached_property
     def digest(self) -> str:
-        """A name for exactly this state: factors, version, boundary, substrate, learned step."""
+        """A name for exactly this state: factors, version, boundary, substrate, step, scoring."""
         tensors = [("A", self.factors.A), ("B", self.factors.B)]
-        step = [] if self.step_size is None else [self.step_size]
+        more: list[float | str] = [] if self.step_size is None else [self.step_size]
+        more += [] if self.normalise == "mean" else [self.normalise]
+        more += [self.rule] if self.rule else []
         return hash_json(
-            [hash_tensors(tensors), self.version, self.boundary, self.substrate, *step]
+            [hash_tensors(tensors), self.version, self.boundary, self.substrate, *more]
         )
 
     def to_bytes(self) -> bytes:
@@ -162,13 +191,21 @@ class SlowState:
                 origin,
                 str(facts.get("acts_on", "")),
                 _positive(facts.get("step_size")),
+                checked_normalise(facts.get("normalise", "mean")),
+                _known_rule(facts.get("rule", "")),
             )
 
     @property
     def _special(self) -> dict[str, str | float]:
         # Named only where there is one: files from before it are still the same files.
-        weight: dict[str, str | float] = {"acts_on": self.acts_on} if self.acts_on else {}
-        return weight if self.step_size is None else {**weight, "step_size": self.step_size}
+        special: dict[str, str | float] = {"acts_on": self.acts_on} if self.acts_on else {}
+        if self.step_size is not None:
+            special["step_size"] = self.step_size
+        if self.normalise != "mean":
+            special["normalise"] = self.normalise
+        if self.rule:
+            special["rule"] = self.rule
+        return special
 
     @property
     def place(self) -> tuple[str, str]:
@@ -275,6 +312,13 @@ class SlowState:
                 f"the state belongs to substrate {self.substrate[:12]}… and {substrate.name} is "
                 f"{substrate.identity.digest[:12]}…; use a state made on this substrate."
             )
+
+
+def _known_rule(text: str) -> str:
+    """Return the rule of a file; one of this package only, since its class is not loaded here."""
+    if text and text.split(":")[0] not in RULES:
+        raise ValueError(f"{text!r} is no rule of this package")
+    return text
 
 
 def _positive(value: object) -> float | None:

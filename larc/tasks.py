@@ -1,29 +1,47 @@
-"""A task: one question with fixed candidates, losses that arrive first, and losses kept back."""
+"""A task: feedback that arrives first, and questions that are asked after it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from larc.checks import instance, listed, number, shown, text
+from larc.checks import instance, listed, text
 from larc.errors import LarcError
+from larc.feedback import (
+    CandidateLosses,
+    Feedback,
+    Label,
+    Unlabelled,
+    checked_candidates,
+    checked_losses,
+)
+
+#: What is asked after the feedback: with its own feedback, or with that kept closed.
+Asked = Feedback | Unlabelled
 
 
 @dataclass(frozen=True)
 class Task:
-    """One episode: choose among candidates, learn from support losses, be judged on query losses.
+    """One episode: learn from the support, be judged on the query.
+
+    A task has one of two forms. With a ``prompt`` and ``candidates`` it is one question: support
+    and query are losses of those candidates. Without them it is many questions: support is a
+    sequence of batches of feedback in the order of their arrival, query a sequence of questions
+    with their labels, and every piece has a prompt and candidates of its own.
 
     Parameters
     ----------
-    prompt
-        The public question. It holds no feedback.
-    candidates
-        The complete answers to choose from, in a fixed order.
+    prompt, candidates
+        The public question, which holds no feedback, and the complete answers to choose from.
+        Neither is given for a task of many questions.
     support
-        One observed loss per candidate: the feedback an episode learns from.
+        The feedback an episode learns from: one observed loss per candidate; or batches, each a
+        list of `larc.Label` and `larc.CandidateLosses`, with an update for each batch. A piece that
+        stands alone is a batch by itself.
     query
-        One loss per candidate on what is asked later: supervises slow training, or scores a read.
-        ``None`` while it is kept closed.
+        What supervises slow training, or scores a read: one loss per candidate; or a list of
+        pieces. ``None`` while it is kept closed, of many questions what `closed` makes of it.
     group
         Tasks of one group belong together: they share a split and are resampled as a whole.
     family
@@ -34,22 +52,95 @@ class Task:
     >>> task = Task("Which is even?", ["3", "4"], support=[1, 0], query=[1, 0], group="digits")
     >>> task.support
     (1.0, 0.0)
+    >>> kinds = ["billing", "fault"]
+    >>> many = Task(support=[[Label("Invoice twice: ", kinds, 0)], [Label("No light: ", kinds, 1)]],
+    ...             query=[Label("Where is my refund? ", kinds, 0)], group="customer 7")
+    >>> len(many.batches), many.asked[0].prompt, many.closed().opened
+    (2, 'Where is my refund? ', False)
     """
 
-    prompt: str
-    candidates: Sequence[str]
-    support: Sequence[float]
-    query: Sequence[float] | None = None
+    prompt: str = ""
+    candidates: Sequence[str] = ()
+    support: Sequence[float] | Sequence[Feedback | Sequence[Feedback]] = ()
+    query: Sequence[float] | Sequence[Asked] | None = None
     group: str = ""
     family: str = ""
 
     def __post_init__(self) -> None:
         for name in ("prompt", "group", "family"):
             object.__setattr__(self, name, text(getattr(self, name), f"the {name} of a task"))
+        if self.many:
+            object.__setattr__(self, "support", _checked_batches(self.support))
+            if self.query is not None:
+                object.__setattr__(self, "query", _checked_query(self.query))
+            return
         object.__setattr__(self, "candidates", checked_candidates(self.candidates))
-        object.__setattr__(self, "support", checked_losses(self.support, len(self.candidates)))
+        count = len(self.candidates)
+        object.__setattr__(self, "support", checked_losses(self._numbers(self.support), count))
         if self.query is not None:
-            object.__setattr__(self, "query", checked_losses(self.query, len(self.candidates)))
+            object.__setattr__(self, "query", checked_losses(self._numbers(self.query), count))
+
+    @property
+    def many(self) -> bool:
+        """Whether it has many questions, and not one prompt and its candidates."""
+        return self.prompt == "" and isinstance(self.candidates, tuple) and not self.candidates
+
+    @staticmethod
+    def _numbers(values: Any) -> Sequence[float]:
+        if isinstance(values, list | tuple) and any(
+            isinstance(value, (*_PIECES, list, tuple)) for value in values
+        ):
+            raise LarcError(
+                "a task has a prompt of its own and feedback with prompts; leave the task's prompt "
+                "and candidates out, or give losses."
+            )
+        numbers: Sequence[float] = values  # checked_losses refuses what are none
+        return numbers
+
+    @property
+    def batches(self) -> tuple[tuple[Feedback, ...], ...]:
+        """The support as batches of feedback, in the order of their arrival."""
+        if self.many:
+            return self.support  # type: ignore[return-value]  # checked when it was made
+        return ((CandidateLosses(self.prompt, self.candidates, self.losses("support")),),)
+
+    @property
+    def asked(self) -> tuple[Asked, ...]:
+        """What is read after the feedback: each question, open or closed."""
+        if self.many:
+            return self.query or ()  # type: ignore[return-value]  # checked when it was made
+        if self.query is None:
+            return (Unlabelled(self.prompt, self.candidates),)
+        return (CandidateLosses(self.prompt, self.candidates, self.losses("query")),)
+
+    @property
+    def opened(self) -> bool:
+        """Whether every question is there with its feedback."""
+        return bool(self.asked) and not any(isinstance(one, Unlabelled) for one in self.asked)
+
+    @property
+    def queries(self) -> tuple[Feedback, ...]:
+        """The questions with their feedback; refused while they are closed."""
+        if not self.opened:
+            raise LarcError("a task's query is closed; give it with its labels or losses.")
+        return self.asked  # type: ignore[return-value]  # all of them are feedback
+
+    def losses(self, which: str) -> tuple[float, ...]:
+        """Return the support or the query of a task with one prompt."""
+        values: tuple[float, ...] = () if self.many else getattr(self, which)
+        return values
+
+    def closed(self) -> Task:
+        """Return the task without what its query says."""
+        if not self.many:
+            return replace(self, query=None)
+        return replace(
+            self,
+            query=[
+                Unlabelled(one.prompt, one.candidates, getattr(one, "offsets", ()))
+                for one in self.asked
+            ],
+        )
 
 
 def checked_tasks(tasks: Iterable[Task]) -> list[Task]:
@@ -62,64 +153,42 @@ def checked_tasks(tasks: Iterable[Task]) -> list[Task]:
     ...
     larc.errors.LarcError: the tasks are 'tasks'; give a list.
     """
-    made = listed(tasks, "the tasks")
-    for place, task in enumerate(made):
-        instance(task, f"task {place}", Task)
-    return made
+    given = listed(tasks, "the tasks")
+    for index, task in enumerate(given):
+        instance(task, f"task {index}", Task)
+    return given
 
 
-def checked_candidates(candidates: Sequence[str]) -> tuple[str, ...]:
-    """Return the candidates, refusing what cannot be chosen among.
-
-    Examples
-    --------
-    >>> checked_candidates(["a", ""])
-    Traceback (most recent call last):
-    ...
-    larc.errors.LarcError: candidate 1 is empty; give every candidate some text.
-    """
-    if isinstance(candidates, str | bytes):
-        raise LarcError(f"the candidates are one text, {shown(candidates)}; give a list of texts.")
-    try:
-        texts = tuple(candidates)
-    except TypeError:
-        raise LarcError(f"the candidates {shown(candidates)} are no list of texts.") from None
-    if not texts:
-        raise LarcError("no candidates were given; give a list of at least one text.")
-    texts = tuple(text(one, f"candidate {place}") for place, one in enumerate(texts))
-    if "" in texts:
-        raise LarcError(f"candidate {texts.index('')} is empty; give every candidate some text.")
-    if len(set(texts)) < len(texts):
-        raise LarcError("two candidates are the same; give each candidate once.")
-    return texts
+_PIECES = (CandidateLosses, Label, Unlabelled)
 
 
-def checked_losses(
-    losses: Sequence[float], candidates: int, what: str = "losses"
-) -> tuple[float, ...]:
-    """Return the losses as floats, refusing a wrong number of them or one that is not finite.
-
-    Examples
-    --------
-    >>> checked_losses([0, 1], candidates=3)
-    Traceback (most recent call last):
-    ...
-    larc.errors.LarcError: 2 losses were given for 3 candidates; give one each.
-    """
-    try:
-        if isinstance(losses, str | bytes):
-            raise TypeError
-        given = tuple(losses)
-    except TypeError:
+def _checked_batches(support: Sequence[object]) -> tuple[tuple[Feedback, ...], ...]:
+    if not isinstance(support, list | tuple) or not support:
         raise LarcError(
-            f"the {what} {shown(losses)} are not a list of numbers; give one each."
-        ) from None
-    values = tuple(
-        float(loss) if isinstance(loss, bool) else number(loss, f"one of the {what}")
-        for loss in given
-    )
-    if len(values) != candidates:
-        raise LarcError(
-            f"{len(values)} {what} were given for {candidates} candidates; give one each."
+            "a task without a prompt has no support; give batches of labels or losses, or a prompt "
+            "and its candidates."
         )
-    return values
+    batches: list[tuple[Feedback, ...]] = []
+    for number, given in enumerate(support):
+        batch = tuple(given) if isinstance(given, list | tuple) else (given,)
+        if not batch or not all(isinstance(piece, CandidateLosses | Label) for piece in batch):
+            raise LarcError(
+                f"batch {number} of a task's support is no list of feedback; give Label or "
+                "CandidateLosses, at least one."
+            )
+        batches.append(batch)
+    return tuple(batches)
+
+
+def _checked_query(query: Sequence[object]) -> tuple[Asked, ...]:
+    if not isinstance(query, list | tuple) or not query:
+        raise LarcError("a task's query is empty; give at least one question, or leave it out.")
+    asked: list[Asked] = []
+    for number, piece in enumerate(query):
+        if not isinstance(piece, CandidateLosses | Label | Unlabelled):
+            raise LarcError(
+                f"question {number} of a task's query is no feedback; give a Label or "
+                "CandidateLosses."
+            )
+        asked.append(piece)
+    return tuple(asked)

@@ -12,8 +12,8 @@ from larc.errors import LarcError
 from larc.feedback import CandidateLosses, Feedback, Label
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors
-from larc.rules import UpdateRule
-from larc.scoring import Limits
+from larc.scoring import Limits, Normalise
+from larc.stepping import Extras, StepContext, StepResult, UpdateRule, take_step
 from larc.substrate.frozen import Substrate
 
 
@@ -49,6 +49,8 @@ class Step:
         Its place in the batch.
     rule, factors, feedback
         How it moves, from where, and on what.
+    slow, taken, extras
+        Where it resets to, the updates since then, and what its rule keeps beside the factors.
     share_key
         Episodes of one mark may share what is computed while their factors are equal.
     """
@@ -57,6 +59,9 @@ class Step:
     rule: UpdateRule
     factors: Factors
     feedback: Sequence[Feedback]
+    slow: Factors
+    taken: int
+    extras: Extras
     share_key: Hashable
 
 
@@ -65,6 +70,7 @@ class Moved:
     """Where a step takes an episode."""
 
     factors: Factors
+    extras: Extras
     update: Update
 
 
@@ -73,7 +79,11 @@ class _NotFinite(LarcError):
 
 
 def take_steps(
-    substrate: Substrate, boundary: int, limits: Limits, steps: Sequence[Step]
+    substrate: Substrate,
+    boundary: int,
+    limits: Limits,
+    steps: Sequence[Step],
+    normalise: Normalise = "mean",
 ) -> dict[int, Moved | LarcError]:
     """Return where each episode gets to, or its refusal, by its place; nothing is changed.
 
@@ -88,12 +98,16 @@ def take_steps(
             group.append(step)
     results: dict[int, Moved | LarcError] = {}
     for group in groups:
-        results |= _steps_of_one_rule(substrate, boundary, limits, group)
+        results |= _steps_of_one_rule(substrate, boundary, limits, group, normalise)
     return results
 
 
 def _steps_of_one_rule(
-    substrate: Substrate, boundary: int, limits: Limits, group: Sequence[Step]
+    substrate: Substrate,
+    boundary: int,
+    limits: Limits,
+    group: Sequence[Step],
+    normalise: Normalise,
 ) -> dict[int, Moved | LarcError]:
     objective = FeedbackObjective.of(
         substrate,
@@ -101,15 +115,24 @@ def _steps_of_one_rule(
         [step.feedback for step in group],
         limits,
         [step.share_key for step in group],
+        normalise=normalise,
+        offsets=[step.extras.offsets for step in group],
     )
-    before = Factors.stack([step.factors for step in group])
+    before, rule = Factors.stack([step.factors for step in group]), group[0].rule
+    context = StepContext(
+        Factors.stack([step.slow for step in group]),
+        torch.tensor([step.taken for step in group], device=before.A.device),
+        Extras.stacked([step.extras for step in group], before),
+    )
     try:
-        after = group[0].rule.step(objective, before)
+        after = take_step(rule, objective, before, context)
     except LarcError as refusal:
         if len(group) == 1:
             return {group[0].number: refusal}
         # A rule does not say whose feedback it refuses: each is tried by itself.
-        alone = [_steps_of_one_rule(substrate, boundary, limits, [step]) for step in group]
+        alone = [
+            _steps_of_one_rule(substrate, boundary, limits, [step], normalise) for step in group
+        ]
         return {number: result for one in alone for number, result in one.items()}
     lengths = after.factors.combine(before, torch.sub).norm()
     finite = (after.factors.finite() & after.losses.isfinite() & lengths.isfinite()).tolist()
@@ -117,15 +140,31 @@ def _steps_of_one_rule(
     losses, reached = after.losses.tolist(), after.reached()
     spent = [1] * len(group) if after.evaluations is None else after.evaluations.tolist()
     results: dict[int, Moved | LarcError] = {}
+    extras = _extras(rule, objective, after, [step.extras for step in group])
     for place, step in enumerate(group):
         if finite[place]:
             update = Update(losses[place], distances[place], reached[place], spent[place])
-            results[step.number] = Moved(after.factors.at(place).copy(), update)
+            results[step.number] = Moved(after.factors.at(place).copy(), extras[place], update)
         else:
             results[step.number] = _NotFinite(
                 "the update is not finite and nothing was changed; take smaller steps or reset it."
             )
     return results
+
+
+def _extras(
+    rule: UpdateRule, objective: FeedbackObjective, after: StepResult, extras: Sequence[Extras]
+) -> list[Extras]:
+    """Return what episodes keep beside their factors after an update."""
+    size = getattr(rule, "offset_size", 0.0)
+    slopes = objective.offset_slopes() if size else [{}] * len(extras)
+    return [
+        Extras(
+            {name: moment[place].detach().clone() for name, moment in after.moments.items()},
+            one.moved(slopes[place], size) if size else one.offsets,
+        )
+        for place, one in enumerate(extras)
+    ]
 
 
 def check_all_moved(results: Mapping[int, Moved | LarcError]) -> None:

@@ -76,7 +76,7 @@ def test_sham_feedback_is_a_fresh_permutation_at_each_step(tiny, monkeypatch):
     real = larc.Learner.update_many
 
     def watched(learner, updates):
-        seen.append([feedback.losses for _, feedback in updates])
+        seen.append([piece.losses for _, (piece,) in updates])
         return real(learner, updates)
 
     monkeypatch.setattr(larc.Learner, "update_many", watched)

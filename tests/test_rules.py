@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import larc
+from larc.feedback import expected_risk
 from larc.residual import Factors
 from larc.rules import Descent, StepResult, parse_rule, product_norm, rule_facts
-from larc.scoring import expected_risk
 from tests.questions import small_tasks
 
 

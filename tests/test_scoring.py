@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
 import larc
-from larc.feedback import CandidateLosses, Label
+from larc.feedback import CandidateLosses, Label, expected_risk, label_cross_entropy
 from larc.residual import Factors
 from larc.scoring import (
     Limits,
@@ -16,8 +16,6 @@ from larc.scoring import (
     ask,
     chunks,
     energies,
-    expected_risk,
-    label_cross_entropy,
     policy,
 )
 from larc.substrate.frozen import Substrate

@@ -152,6 +152,7 @@ def _kept(run: str) -> Row:
 def _even(run: str) -> float:
     """Return the error of the rule that gives the programs of lowest support loss one chance."""
     results = load_results(Run(RESULTS / run))
+    assert results.even is not None  # programs are tasks of one prompt
     return 100 * results.mean(results.even)
 
 

@@ -38,7 +38,7 @@ def rows(setting: Setting) -> list[Row]:
         both = list(zip(episodes, setting.pair, strict=True))
         reads = [(episode, task.prompt, task.candidates) for episode, task in both]
         feedback = [
-            (episode, CandidateLosses(task.prompt, task.candidates, task.support))
+            (episode, CandidateLosses(task.prompt, task.candidates, task.losses("support")))
             for episode, task in both
         ]
         runs[f"read {boundary}"] = lambda learner=learner, reads=reads: learner.read_many(reads)

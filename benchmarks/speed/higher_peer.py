@@ -12,8 +12,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.speed.peers import need
 from benchmarks.speed.setting import INNER_STEPS, STEP_SIZE, Setting
+from larc.feedback import expected_risk
 from larc.residual import Factors
-from larc.scoring import energies, expected_risk
+from larc.scoring import energies
 from larc.tasks import Task
 
 

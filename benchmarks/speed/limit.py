@@ -89,7 +89,7 @@ def rows(setting: Setting) -> list[Row]:
     pairs = list(zip([learner.begin(), learner.begin()], setting.pair, strict=True))
     reads = [(episode, task.prompt, task.candidates) for episode, task in pairs]
     feedback = [
-        (episode, CandidateLosses(task.prompt, task.candidates, task.support))
+        (episode, CandidateLosses(task.prompt, task.candidates, task.losses("support")))
         for episode, task in pairs
     ]
     runs: dict[str, Callable[[], object]] = {

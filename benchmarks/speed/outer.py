@@ -48,10 +48,10 @@ def ours(setting: Setting, objective: OuterObjective = "adapted") -> Gradient:
 def adapted(score: Scorer, start: Factors, tasks: Sequence[Task]) -> Factors:
     """Return the outer gradient with any scorer: the loop anybody would write."""
     fast = Factors.stack([start] * len(tasks))
-    for losses in [[task.support for task in tasks]] * INNER_STEPS:
+    for losses in [[task.losses("support") for task in tasks]] * INNER_STEPS:
         slopes = _slopes(score, fast, losses)
         fast = fast.combine(slopes, lambda value, slope: value - STEP_SIZE * slope)
-    return _slopes(score, fast, [task.query or () for task in tasks]).map(lambda t: t.mean(0))
+    return _slopes(score, fast, [task.losses("query") for task in tasks]).map(lambda t: t.mean(0))
 
 
 def _slopes(score: Scorer, factors: Factors, losses: Sequence[Sequence[float]]) -> Factors:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from larc.errors import LarcError
-from larc.scoring import EncodedQuestion, expected_risk
+from larc.feedback import expected_risk
+from larc.scoring import EncodedQuestion
 from larc.substrate.rows import attention_inputs, token_batch
 
 

@@ -100,10 +100,10 @@ def peft_gradient(setting: Setting) -> Callable[[], Factors]:
             fast = start
             for _ in range(INNER_STEPS):
                 fast = fast.combine(
-                    slopes(number, fast, task.support),
+                    slopes(number, fast, task.losses("support")),
                     lambda value, slope: value - STEP_SIZE * slope,
                 )
-            gradients.append(slopes(number, fast, task.query or ()))
+            gradients.append(slopes(number, fast, task.losses("query")))
         return Factors.stack(gradients).map(lambda tensor: tensor.mean(0))
 
     return gradient

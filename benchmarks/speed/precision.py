@@ -9,8 +9,9 @@ from torch import Tensor
 
 from benchmarks.speed.setting import Keeping, Setting
 from benchmarks.speed.table import Row, Section, timed_row
+from larc.feedback import expected_risk
 from larc.residual import Factors
-from larc.scoring import Layout, ask, energies, expected_risk, policy
+from larc.scoring import Layout, ask, energies, policy
 from larc.substrate import load_substrate
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
@@ -74,7 +75,9 @@ def _update(setting: Setting, substrate: Substrate, factors: Factors, layout: La
     slopes = []
     for task in setting.pair:
         leaf = factors.leaf()
-        risk = expected_risk(_scores(setting, substrate, task, leaf, layout), task.support)
+        risk = expected_risk(
+            _scores(setting, substrate, task, leaf, layout), task.losses("support")
+        )
         slopes += [slope.flatten() for slope in torch.autograd.grad(risk, (leaf.A, leaf.B))]
     return torch.cat(slopes)
 

@@ -42,7 +42,7 @@ def committing(
     for name, fork in plan.forks.items():
         episode = session.episodes[name]
         episode.factors, episode.step = moves[name][0], fork.step
-        episode.stream = fork.stream
+        episode.stream, episode.extras = fork.stream, fork.extras
     for name, value in plan.values.items():
         kept = session.pending.pop(name)
         session.labelled.remember(name, PastLabel(kept.question.candidates, value))

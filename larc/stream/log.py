@@ -12,6 +12,7 @@ import numpy as np
 
 from larc.learner import Episode
 from larc.residual import Factors
+from larc.stepping import Extras
 from larc.stream.awaited import Pending
 from larc.stream.plans import check_results, moves_of, planned_learning
 from larc.stream.question import LabelIs, Labelled
@@ -47,17 +48,20 @@ class StatePoint(NamedTuple):
     factors: Factors
     step: int
     stream: Mapping[str, Any]
+    extras: Extras = Extras()
 
     @staticmethod
     def of(episode: Episode) -> StatePoint:
         """Return where an episode is."""
-        return StatePoint(episode.factors, episode.step, episode.stream.bit_generator.state)
+        stream = episode.stream.bit_generator.state
+        return StatePoint(episode.factors, episode.step, stream, episode.extras)
 
     def put(self, episode: Episode) -> None:
         """Take an episode there, with a stream of its own."""
         stream = np.random.default_rng()
         stream.bit_generator.state = self.stream
         episode.factors, episode.step, episode.stream = self.factors, self.step, stream
+        episode.extras = self.extras
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +90,8 @@ class LearnedBatch:
     def size(self) -> int:
         """Bytes of the questions and of the factors."""
         questions = sum(pending.size for pending in self.batch.values())
-        return questions + sum(4 * point.factors.numbers for point in self.before.values())
+        points = self.before.values()
+        return questions + sum(4 * (p.factors.numbers + p.extras.numbers) for p in points)
 
     @property
     def labelled(self) -> list[Labelled]:

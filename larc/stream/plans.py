@@ -42,12 +42,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from larc.errors import LarcError
+from larc.feedback import with_offsets
 from larc.learner import Episode, Learner, ReadRequest, Update, UpdateRequest
 from larc.residual import Factors
 from larc.stream.awaited import Pending
 from larc.stream.question import LabelIs, Question
 from larc.stream.strategies import Strategy
-from larc.stream.strategy_steps import feedback_of, shrunk, with_offsets
+from larc.stream.strategy_steps import feedback_of, shrunk
 
 if TYPE_CHECKING:
     from larc.stream.session import Session

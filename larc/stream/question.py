@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from larc.errors import LarcError, NotACandidate
-from larc.tasks import checked_candidates
+from larc.feedback import checked_candidates
 
 #: What a label may be: the index of the right candidate, its text, or a loss for each candidate.
 LabelValue = int | str | Sequence[float]

@@ -14,6 +14,7 @@ from larc.io.journal import Journal
 from larc.io.states import whole
 from larc.residual import Factors
 from larc.rules import rule_facts
+from larc.stepping import Extras
 from larc.stream.awaited import LabelMemory, PastLabel, Pending
 from larc.stream.log import LearnedBatch, LearningLog, StatePoint
 from larc.stream.question import LabelIs, Question
@@ -130,14 +131,18 @@ def _facts(session: Session) -> Any:
 
 def _episode(episode: Episode) -> dict[str, Any]:
     stream = episode.stream.bit_generator.state
-    return {"step": episode.step, "stream": stream, "slow": episode.slow.digest}
+    extras = episode.extras.facts()
+    return {"step": episode.step, "stream": stream, "slow": episode.slow.digest, **extras}
 
 
 def _packed_batch(pack: Callable[[Any], Any], entry: LearnedBatch) -> dict[str, Any]:
     return {
         "batch": {name: _packed(pack, pending) for name, pending in entry.batch.items()},
         "values": dict(entry.values),
-        "before": {n: {"step": p.step, "stream": p.stream} for n, p in entry.before.items()},
+        "before": {
+            name: {"step": point.step, "stream": point.stream, **point.extras.facts()}
+            for name, point in entry.before.items()
+        },
         "prompter": entry.prompter,
     }
 
@@ -209,9 +214,8 @@ def _point(session: Session, factors: Factors, kept: Any) -> StatePoint:
     factors.check_like(session.learner.slow.factors)
     stream = np.random.default_rng()
     stream.bit_generator.state = kept["stream"]  # refuses what is no state of one
-    return StatePoint(
-        factors.to(session.learner.substrate.device), int(kept["step"]), kept["stream"]
-    )
+    factors = factors.to(session.learner.substrate.device)
+    return StatePoint(factors, int(kept["step"]), kept["stream"], Extras.read(kept))
 
 
 def _batch(

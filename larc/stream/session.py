@@ -58,7 +58,7 @@ from larc.stream.question import (
 )
 from larc.stream.saving import NOTES, SESSION_FILE, SESSION_UPGRADES, SessionFile, json_part
 from larc.stream.strategies import Strategy
-from larc.stream.strategy_steps import rule_of, with_offsets
+from larc.stream.strategy_steps import rule_of
 
 if TYPE_CHECKING:
     pass
@@ -69,7 +69,6 @@ __all__ = [
     "Session",
     "SessionFull",
     "SessionLimits",
-    "with_offsets",
 ]
 
 
@@ -370,7 +369,7 @@ class Session:
     def size(self) -> int:
         """Bytes of all live state: factors, random streams, the prompter's memory, the awaited."""
         states = {id(episode): episode for episode in self.episodes.values()}.values()
-        numbers = sum(4 * episode.factors.numbers for episode in states)
+        numbers = sum(4 * (e.factors.numbers + e.extras.numbers) for e in states)
         streams = sum(len(str(episode.stream.bit_generator.state)) for episode in states)
         return numbers + streams + self.prompter.size + self.pending_size
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses, Label
@@ -50,20 +47,3 @@ def shrunk(before: Factors, after: Factors, scale: float) -> tuple[Factors, floa
     # The realised float32 difference is scaled, which is not the same as a smaller step size.
     factors = before.combine(after, lambda old, new: torch.add(old, new - old, alpha=scale))
     return factors, float(factors.combine(before, torch.sub).norm())
-
-
-def with_offsets(
-    probabilities: NDArray[np.float64], offsets: Sequence[float]
-) -> NDArray[np.float64]:
-    """Return the policy with a bias added to every candidate's energy.
-
-    Examples
-    --------
-    >>> with_offsets(np.array([0.5, 0.5]), (0.0, np.log(3.0))).round(6)
-    array([0.25, 0.75])
-    """
-    if not offsets:
-        return probabilities
-    # A softmax of log-probabilities plus a bias is the softmax of the energies plus that bias.
-    odds = probabilities * np.exp(np.asarray(offsets) - max(offsets))
-    return np.asarray(odds / odds.sum())

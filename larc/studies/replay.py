@@ -28,7 +28,7 @@ from larc.stream.queue import Arrive, Ask, order_events
 from larc.stream.session import Session, SessionFull, SessionLimits
 from larc.studies.settings import ReplaySettings
 from larc.substrate import Substrate
-from larc.training.base import AdamW
+from larc.training.base import AdamW, SlowTrainer
 from larc.training.labels import LabelTrainer
 
 Events = Sequence[Ask[Recorded] | Arrive[Recorded]]
@@ -238,15 +238,22 @@ def fit_labels(
         outer=AdamW(learning_rate=settings.learning_rate),
         limits=settings.limits,
     )
+    return fit_trainer(unit, trainer, trainer.epoch, substrate, display)
+
+
+def fit_trainer(
+    unit: ModelUnit, trainer: SlowTrainer, updates: int, substrate: Substrate, display: Display
+) -> Files:
+    """Train to a number of updates, from where the unit was stopped."""
     losses: list[float] = []
     checkpoint = Checkpoint(unit, "checkpoint.safetensors")
     if checkpoint.exists():
         notes = trainer.restore(checkpoint.path)
         losses = notes["losses"]
         recount(substrate, notes)
-    display.unit(unit.name, trainer.epoch, trainer.updates)
+    display.unit(unit.name, updates, trainer.updates)
     with substrate.ledger.operation("fit"), stoppable() as stopped:
-        while trainer.updates < trainer.epoch:
+        while trainer.updates < updates:
             losses.append(trainer.advance())
             display.update(trainer.updates, losses[-1])
             stop = stopped()

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from larc.checks import instance, number
+from larc.checks import checked_path, instance, number, shown, whole_number
 from larc.errors import LarcError
 from larc.io.states import load_state, save_state, whole
 from larc.residual import Factors
-from larc.scoring import Limits
+from larc.scoring import Limits, Normalise
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 
 TRAINING_FILE = "larc slow training, version 1"
-STEP = "log_step"  # the logarithm of a step size that is learned, among what is trained
-_FARTHEST = 80.0  # of that logarithm: float32 holds no larger steps
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,11 @@ class AdamW:
             object.__setattr__(self, name, beta)
 
     def over(self, trained: Mapping[str, Tensor], step_rate: float) -> torch.optim.AdamW:
-        """Return torch's optimiser over the factors and, at a rate of its own, the step size."""
+        """Return torch's optimiser over the factors and, at a rate of their own, the steps."""
         groups: list[dict[str, Any]] = [{"params": [trained["A"], trained["B"]]}]
-        if STEP in trained:
-            groups.append({"params": [trained[STEP]], "lr": step_rate})
+        steps = [value for name, value in trained.items() if name not in ("A", "B")]
+        if steps:
+            groups.append({"params": steps, "lr": step_rate})
         return torch.optim.AdamW(
             groups,
             lr=self.learning_rate,
@@ -60,23 +61,23 @@ class AdamW:
 
 @dataclass(frozen=True, eq=False)
 class OuterGradient(Factors):
-    """A batch's gradient at the slow factors, and at the logarithm of the step size.
+    """A batch's gradient at the slow factors, and at the steps that are learned.
 
     Attributes
     ----------
-    log_step
-        The latter; what is made of the factors (``map``, ``copy``) is without it.
+    steps
+        The latter, by name; what is made of the factors (``map``, ``copy``) is without them.
     """
 
-    log_step: float = 0.0
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 class SlowTrainer:
     """Trains one slow state, an outer update at a time, and can be saved between any two.
 
     A subclass says what a batch's loss and gradient are, and what its training depends on. If it
-    gives a first step size and a rate, its gradient is an `OuterGradient`, and the step size is
-    learned with the factors.
+    gives first steps and a rate, its gradient is an `OuterGradient`, and the steps are learned with
+    the factors.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class SlowTrainer:
         slow: SlowState,
         outer: AdamW,
         limits: Limits | None,
-        first_step: float | None = None,
+        steps: Mapping[str, float] | None = None,
         step_rate: float = 0.0,
     ) -> None:
         instance(substrate, "substrate", Substrate)
@@ -100,15 +101,17 @@ class SlowTrainer:
         self.limits = limits or Limits()
         self.updates = 0
         self._start = slow.digest
-        self._start_step, self._step_rate = slow.step_size, step_rate
-        # A state that has learned its step size goes on from there.
-        step = first_step and (slow.step_size or first_step)
-        self._trained = _leaves(slow.factors, step)
+        self._first, self._step_rate = slow, step_rate
+        self._trained = _leaves(slow.factors, steps or {})
         self._optimizer = outer.over(self._trained, step_rate)
 
     def batch_gradient(self) -> tuple[float, Factors]:
         """Return the next batch's loss and its gradient at the slow factors."""
         raise TypeError(f"{type(self).__name__} does not say what it trains on")
+
+    def learned(self) -> tuple[float | None, str]:
+        """Return the step size, or the rule, that the state has learned so far."""
+        return None, ""
 
     def facts(self) -> dict[str, Any]:
         """Return what this training depends on, as JSON values."""
@@ -125,8 +128,8 @@ class SlowTrainer:
         """Make one outer update and return the mean loss it was made from."""
         loss, gradient = self.batch_gradient()
         norm = float(gradient.norm())
-        share = gradient.log_step if isinstance(gradient, OuterGradient) else 0.0
-        if not all(map(math.isfinite, (loss, norm, share))):
+        steps = gradient.steps if isinstance(gradient, OuterGradient) else {}
+        if not all(map(math.isfinite, (loss, norm, *steps.values()))):
             raise LarcError(
                 f"outer update {self.updates + 1} is not finite and was not made; lower the step "
                 "size or the learning rate."
@@ -134,12 +137,12 @@ class SlowTrainer:
         scale = min(1.0, self.outer.clip / max(norm, 1e-12))
         self._trained["A"].grad = gradient.A * scale
         self._trained["B"].grad = gradient.B * scale
-        if STEP in self._trained:
-            self._trained[STEP].grad = torch.tensor(share, dtype=torch.float64)
+        for name, share in steps.items():
+            self._trained[name].grad = torch.tensor(share, dtype=torch.float64)
         self._optimizer.step()
         self.updates += 1
         self.slow = self.slow.advanced(
-            Factors(self._trained["A"], self._trained["B"]), step_size_of(self._trained)
+            Factors(self._trained["A"], self._trained["B"]), *self.learned()
         )
         return loss
 
@@ -180,10 +183,8 @@ class SlowTrainer:
         for loaded in (factors, origin):
             loaded.check_like(self.slow.factors)
         # Everything is made before anything is changed.
-        trained, notes = _leaves(factors, step_size_of(self._trained)), facts["notes"]
-        if STEP in trained:
-            with torch.no_grad():
-                trained[STEP].copy_(tensors[STEP].reshape(()))
+        steps = {name: float(tensors[name]) for name in self._trained if name not in ("A", "B")}
+        trained, notes = _leaves(factors, steps), facts["notes"]
         updates, version = int(facts["updates"]), int(facts["version"])
         optimizer = self.outer.over(trained, self._step_rate)
         for name, leaf in trained.items():
@@ -200,35 +201,21 @@ class SlowTrainer:
             factors=factors.copy(),
             version=version,
             origin=origin,
-            step_size=step_size_of(trained) if updates else self._start_step,
         )
+        size, rule = self.learned() if updates else (self._first.step_size, self._first.rule)
+        self.slow = replace(self.slow, step_size=size, rule=rule)
         return notes
 
 
-def _leaves(factors: Factors, step: float | None) -> dict[str, Tensor]:
+def _leaves(factors: Factors, steps: Mapping[str, float]) -> dict[str, Tensor]:
     """Return what is trained, by name, as tensors that take gradients."""
     leaf = factors.leaf()
-    trained = {"A": leaf.A, "B": leaf.B}
-    if step is not None:
-        # Twice as precise as the factors, so that a size to start from is that very size.
-        trained[STEP] = torch.tensor(math.log(step), dtype=torch.float64, requires_grad=True)
-    return trained
-
-
-def step_size_of(trained: Mapping[str, Tensor]) -> float | None:
-    """Return the step size among what is trained, if it is there.
-
-    Examples
-    --------
-    >>> step_size_of({STEP: torch.zeros((), dtype=torch.float64)})
-    1.0
-    """
-    if STEP not in trained:
-        return None
-    logarithm = float(trained[STEP].detach())
-    if abs(logarithm) > _FARTHEST:
-        raise LarcError(f"a step size of e^{logarithm:.0f} was learned; lower the step rate.")
-    return math.exp(logarithm)
+    # Steps are twice as precise as the factors, so that a size to start from is that very size.
+    numbers = {
+        name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
+        for name, value in steps.items()
+    }
+    return {"A": leaf.A, "B": leaf.B, **numbers}
 
 
 def batch_indices(count: int, batch: int, updates: int, seed: int) -> list[int]:
@@ -248,3 +235,70 @@ def batch_indices(count: int, batch: int, updates: int, seed: int) -> list[int]:
         order = np.random.default_rng([seed, epoch]).permutation(count)
         indices.append(int(order[position]))
     return indices
+
+
+def starting_state(
+    substrate: Substrate,
+    slow: SlowState | None,
+    *,
+    rank: int | None,
+    boundary: int | None,
+    normalise: Normalise | None,
+    seed: int,
+) -> SlowState:
+    """Return the state that training starts from: the one given, or a new one."""
+    instance(substrate, "substrate", Substrate)
+    if slow is None:
+        return SlowState.initial(
+            substrate,
+            rank=4 if rank is None else rank,
+            seed=seed,
+            boundary=0 if boundary is None else boundary,
+            normalise="mean" if normalise is None else normalise,
+        )
+    if any(given is not None for given in (rank, boundary, normalise)):
+        raise LarcError(
+            "rank and boundary are those of the slow state given, and normalise is; leave them out."
+        )
+    return slow
+
+
+def run_training(
+    trainer: SlowTrainer,
+    updates: int,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 16,
+    on_update: Callable[[int, float], None] | None = None,
+) -> SlowState:
+    """Train to a number of updates, from where a checkpoint is, and return the state."""
+    updates = whole_number(updates, "updates")
+    checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", least=1)
+    if on_update is not None and not callable(on_update):
+        raise LarcError(f"on_update is {shown(on_update)}; give a function.")
+    if checkpoint is not None and not checked_path(checkpoint).parent.is_dir():
+        raise LarcError(
+            f"there is no directory {Path(checkpoint).parent} to save to; make it first."
+        )
+    if checkpoint is not None and Path(checkpoint).exists():
+        trainer.restore(checkpoint)
+        if trainer.updates > updates:
+            raise LarcError(
+                f"{checkpoint} is {trainer.updates} updates on, past the {updates} asked for; "
+                "remove it to start anew."
+            )
+    while trainer.updates < updates:
+        loss = trainer.advance()
+        last = trainer.updates == updates
+        if checkpoint is not None and (last or trainer.updates % checkpoint_every == 0):
+            trainer.save(checkpoint)
+        if on_update is not None:
+            on_update(trainer.updates, loss)
+    return trainer.slow
+
+
+@contextmanager
+def twice_differentiable() -> Iterator[None]:
+    """Compute inside the block so that gradients can be differentiated again."""
+    # The fused attention kernels have no second derivative.
+    with sdpa_kernel(SDPBackend.MATH):
+        yield

@@ -86,7 +86,12 @@ class LabelTrainer(SlowTrainer):
         feedback = [[self.labels[index]] for index in indices]
         share_key = [0] * len(feedback)
         objective = FeedbackObjective.of(
-            self.substrate, self.slow.boundary, feedback, self.limits, share_key
+            self.substrate,
+            self.slow.boundary,
+            feedback,
+            self.limits,
+            share_key,
+            normalise=self.slow.normalise,
         )
         stack = Factors.stack([self.slow.factors] * len(indices))
         losses, gradients = objective.gradients(stack)

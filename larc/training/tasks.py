@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch import Tensor
 
-from larc.checks import checked_path, instance, number, shown, whole_number
+from larc.checks import instance, number, whole_number
 from larc.errors import LarcError
-from larc.feedback import CandidateLosses
+from larc.feedback import Feedback
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
 from larc.residual import Factors, checked_seed
-from larc.rules import SGD, Objective, UpdateRule, rule_facts
-from larc.scoring import Limits
+from larc.rules import SGD, Descent, Objective, UpdateRule, rule_facts, rule_text
+from larc.scoring import Limits, Normalise
 from larc.state import SlowState
+from larc.stepping import StepContext
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task, checked_tasks
-from larc.training.base import AdamW, OuterGradient, SlowTrainer, batch_indices, step_size_of
+from larc.training.base import (
+    AdamW,
+    OuterGradient,
+    SlowTrainer,
+    batch_indices,
+    run_training,
+    starting_state,
+    twice_differentiable,
+)
+from larc.training.stack import STEP, STEP_B, FastStack, learnable_steps, step_shares, with_steps
 
 OuterObjective = Literal["static", "adapted", "exact"]
 
@@ -36,11 +46,11 @@ class TrainingSettings:
     ``adapted`` at the adapted ones with the identity for their Jacobian, ``exact`` through the
     support steps themselves.
 
-    With a ``step_rate`` the step size of `SGD` is learned too: AdamW moves its logarithm at that
-    rate. It starts from the size that the slow state has learned before, else from the rule's. Only
-    the adapted objective has anything to learn it from; without a rate, or with the static
-    objective, steps are the rule's and the state has no size of its own afterwards. One number is
-    enough: steps of two sizes on ``A`` and ``B`` are steps of one size on ``c A`` and ``B / c``,
+    With a ``step_rate`` the step size of `SGD`, or the length of `Descent`, is learned too: AdamW
+    moves its logarithm at that rate. It starts from the size that the slow state has learned, else
+    from the rule's. The static objective has nothing to learn it from; without a rate, or with
+    that objective, steps are the rule's and the state has no size of its own afterwards. One number
+    is enough: steps of two sizes on ``A`` and ``B`` are steps of one size on ``c A`` and ``B / c``,
     and the balance of the two is trained as it is.
     """
 
@@ -68,18 +78,20 @@ class TrainingSettings:
             raise LarcError(f"the step rate is {self.step_rate}; give a number from 0 to 1.")
         for name, value in given.items():
             object.__setattr__(self, name, value)
-        if self.step_rate and not isinstance(self.rule, SGD):
-            raise LarcError("only the step size of SGD can be learned; leave the step rate at 0.")
-        if self.step_rate and self.objective == "exact":
+        if self.step_rate and not isinstance(self.rule, SGD | Descent):
             raise LarcError(
-                "a step size is learned with the adapted objective; leave the step rate at 0."
+                "only the steps of SGD and Descent can be learned; leave the step rate at 0."
+            )
+
+        if self.objective == "exact" and isinstance(self.rule, SGD) and self.rule.offset_size:
+            raise LarcError(
+                "private offsets are no part of the exact gradient; use the adapted objective."
             )
 
     @property
-    def first_step(self) -> float | None:
-        """The step size that learning starts from, if one is learned."""
-        learned = self.step_rate and self.inner_steps and self.objective == "adapted"
-        return self.rule.step_size if learned and isinstance(self.rule, SGD) else None
+    def learns_steps(self) -> bool:
+        """Whether there is a step to learn, and something to learn it from."""
+        return bool(self.step_rate and self.inner_steps and self.objective != "static")
 
     def facts(self) -> dict[str, Any]:
         """Return them as JSON values; a step rate only where there is one."""
@@ -109,19 +121,31 @@ class Trainer(SlowTrainer):
         limits: Limits | None = None,
     ) -> None:
         instance(settings, "settings", TrainingSettings)
-        super().__init__(
-            substrate, slow, settings.outer, limits, settings.first_step, settings.step_rate
-        )
         tasks = checked_tasks(tasks)
+        steps = (
+            learnable_steps(settings.rule, slow, several=False) if settings.learns_steps else None
+        )
+        super().__init__(substrate, slow, settings.outer, limits, steps, settings.step_rate)
         if not tasks:
             raise LarcError("there are no tasks to train on; give at least one.")
-        if any(task.query is None for task in tasks):
+        if not all(task.opened for task in tasks):
             raise LarcError("a task has no query losses; training needs them.")
         self.tasks = tasks
         self.settings = settings
         # Tokenises everything now, so that a task that cannot be scored is refused before training.
         for task in self.tasks:
-            self._objective([task], "support")
+            self._objective(
+                [[*(piece for batch in task.batches for piece in batch), *task.queries]]
+            )
+
+    def learned(self) -> tuple[float | None, str]:
+        """Return the step size of plain SGD that was learned, or the rule with its steps."""
+        if not self.settings.learns_steps:
+            return None, ""
+        rule = with_steps(self.settings.rule, self._trained)
+        if isinstance(rule, SGD) and rule == SGD(rule.step_size):
+            return rule.step_size, ""
+        return None, rule_text(rule)
 
     def facts(self) -> dict[str, Any]:
         """Return what this training depends on: also the settings and the tasks."""
@@ -138,12 +162,14 @@ class Trainer(SlowTrainer):
         )
         return self._outer_gradient([self.tasks[index] for index in indices])
 
-    def _objective(self, tasks: Sequence[Task], which: str) -> FeedbackObjective:
-        feedback = [
-            [CandidateLosses(task.prompt, task.candidates, getattr(task, which))] for task in tasks
-        ]
+    def _objective(self, feedback: Sequence[Sequence[Feedback]]) -> FeedbackObjective:
         return FeedbackObjective.of(
-            self.substrate, self.slow.boundary, feedback, self.limits, share_key=[0] * len(tasks)
+            self.substrate,
+            self.slow.boundary,
+            feedback,
+            self.limits,
+            share_key=[0] * len(feedback),
+            normalise=self.slow.normalise,
         )
 
     def _outer_gradient(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
@@ -153,44 +179,76 @@ class Trainer(SlowTrainer):
 
     def _outer_gradient_in(self, tasks: Sequence[Task]) -> tuple[float, Factors]:
         exact = self.settings.objective == "exact"
-        support, query = self._objective(tasks, "support"), self._objective(tasks, "query")
+        arriving = _arriving(tasks)
+        # Every task has a first batch; later ones only some of them may have.
+        rounds = [(own, self._objective([tasks[n].batches[i] for n in own])) for i, own in arriving]
+        support, query = rounds[0][1], self._objective([task.queries for task in tasks])
         rho = self.slow.factors.leaf()
         start = rho.map(lambda tensor: tensor.expand(len(tasks), *tensor.shape))
         if not exact:
             start = start.copy()
-        ledger, step = self.substrate.ledger, step_size_of(self._trained)
-        rule = self.settings.rule if step is None else SGD(step)
-        steps_on: Objective = support
+        ledger = self.substrate.ledger
+        fast = FastStack(with_steps(self.settings.rule, self._trained), start)
+        walked: list[tuple[Factors, Factors, StepContext]] = []
+        steps_on: list[Objective] = [objective for _, objective in rounds]
         if self.settings.objective == "static":
             # The query is read where the first support step is: one forward serves both.
             with ledger.operation("query"):
                 at_start, (losses, gradients) = gradients_together(support, query, start)
-            steps_on = Precomputed(support, start, at_start)
-        with _twice_differentiable() if exact else nullcontext():
-            fast = start
+            steps_on[0] = Precomputed(support, start, at_start)
+        with twice_differentiable() if exact else nullcontext():
             with ledger.operation("support"):
-                for _ in range(self.settings.inner_steps):
-                    update = rule.step(steps_on, fast, differentiable=exact)
-                    fast = update.factors
-                    ledger.check(update.losses.tolist(), update.reached())
+                for (learning, plain), objective in zip(rounds, steps_on, strict=True):
+                    for _ in range(self.settings.inner_steps):
+                        here, context = fast.factors, fast.context(range(len(tasks)))
+                        asked, source = objective, plain
+                        if any(fast.offsets):
+                            asked = source = replace(
+                                plain,
+                                offsets=tuple(fast.offsets[n] for n in learning),
+                                energy_slopes={},
+                            )
+                        result = fast.step(
+                            asked, learning, source.offset_slopes, differentiable=exact
+                        )
+                        walked.append((here, fast.factors, context))
+                        ledger.check(result.losses.tolist(), result.reached())
             with ledger.operation("query"):
                 if exact:
-                    losses = query.losses(fast)
-                    slopes = torch.autograd.grad(losses.mean(), (rho.A, rho.B))
-                    ledger.add("backward", 0, 0)
-                    return float(losses.detach().mean()), Factors(*slopes)
+                    return self._exact(fast.under(query).losses(fast.factors), rho, walked)
                 if self.settings.objective == "adapted":
-                    losses, gradients = query.gradients(fast)
+                    losses, gradients = fast.under(query).gradients(fast.factors)
                 # The identity for the Jacobian of the support steps: each episode's gradient at its
                 # own factors goes to the corresponding slow entries, and the batch is averaged.
                 mean = gradients.map(lambda tensor: tensor.mean(0))
-                if step is None:
+                if not self.settings.learns_steps:
                     return float(losses.mean()), mean
                 # To the same order, a step size that grows by a share takes the whole way from the
                 # start to the adapted factors further by that share.
-                way = fast.combine(start, torch.sub).combine(gradients, torch.mul)
+                way = fast.factors.combine(start, torch.sub).combine(gradients, torch.mul)
                 share = float(way.A.sum() + way.B.sum()) / len(tasks)
-                return float(losses.mean()), OuterGradient(mean.A, mean.B, share)
+                return float(losses.mean()), OuterGradient(mean.A, mean.B, {STEP: share})
+
+    def _exact(
+        self,
+        losses: Tensor,
+        rho: Factors,
+        walked: Sequence[tuple[Factors, Factors, StepContext]],
+    ) -> tuple[float, Factors]:
+        """Return the gradient through the support steps, and at the step if that is learned."""
+        points = walked if self.settings.learns_steps else ()
+        inside = [tensor for _, after, _ in points for tensor in (after.A, after.B)]
+        slopes = torch.autograd.grad(losses.mean(), (rho.A, rho.B, *inside))
+        self.substrate.ledger.add("backward", 0, 0)
+        value, gradient = float(losses.detach().mean()), Factors(*slopes[:2])
+        if not points:
+            return value, gradient
+        share = 0.0
+        for point, (before, after, context) in enumerate(points):
+            pull = Factors(*slopes[2 + 2 * point : 4 + 2 * point])
+            shares = step_shares(self.settings.rule, pull, before.copy(), after.copy(), context)
+            share += shares[STEP] + shares[STEP_B]
+        return value, OuterGradient(gradient.A, gradient.B, {STEP: share})
 
 
 def train(
@@ -205,6 +263,7 @@ def train(
     seed: int,
     rank: int | None = None,
     boundary: int | None = None,
+    normalise: Normalise | None = None,
     slow: SlowState | None = None,
     outer: AdamW | None = None,
     step_rate: float = 0.0,
@@ -226,8 +285,8 @@ def train(
         the rule, ``SGD(0.1)`` by default, whatever a slow state to go on from has learned.
     seed
         Draws the first factors and, on a stream of its own, the order of the tasks.
-    rank, boundary
-        Of a new state, 4 and 0 (the input) by default; not with ``slow``.
+    rank, boundary, normalise
+        Of a new state, 4, 0 (the input) and ``"mean"`` by default; not with ``slow``.
     slow
         A state to go on from instead of a new one.
     outer, step_rate, limits
@@ -247,20 +306,9 @@ def train(
     >>> slow.version
     2
     """
-    instance(substrate, "substrate", Substrate)
-    updates = whole_number(updates, "updates")
-    checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", least=1)
-    if on_update is not None and not callable(on_update):
-        raise LarcError(f"on_update is {shown(on_update)}; give a function.")
-    if slow is None:
-        rank, boundary = 4 if rank is None else rank, 0 if boundary is None else boundary
-        slow = SlowState.initial(substrate, rank=rank, seed=seed, boundary=boundary)
-    elif rank is not None or boundary is not None:
-        raise LarcError("rank and boundary are those of the slow state given; leave them out.")
-    if checkpoint is not None and not checked_path(checkpoint).parent.is_dir():
-        raise LarcError(
-            f"there is no directory {Path(checkpoint).parent} to save to; make it first."
-        )
+    slow = starting_state(
+        substrate, slow, rank=rank, boundary=boundary, normalise=normalise, seed=seed
+    )
     settings = TrainingSettings(
         objective,
         batch,
@@ -271,25 +319,13 @@ def train(
         step_rate,
     )
     trainer = Trainer(substrate, slow, tasks, settings, limits)
-    if checkpoint is not None and Path(checkpoint).exists():
-        trainer.restore(checkpoint)
-        if trainer.updates > updates:
-            raise LarcError(
-                f"{checkpoint} is {trainer.updates} updates on, past the {updates} asked for; "
-                "remove it to start anew."
-            )
-    while trainer.updates < updates:
-        loss = trainer.advance()
-        last = trainer.updates == updates
-        if checkpoint is not None and (last or trainer.updates % checkpoint_every == 0):
-            trainer.save(checkpoint)
-        if on_update is not None:
-            on_update(trainer.updates, loss)
-    return trainer.slow
+    return run_training(trainer, updates, checkpoint, checkpoint_every, on_update)
 
 
-@contextmanager
-def _twice_differentiable() -> Iterator[None]:
-    # The fused attention kernels have no second derivative.
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
+def _arriving(tasks: Sequence[Task]) -> list[tuple[int, list[int]]]:
+    """Return the places of batches in their order, each with the tasks that have one there."""
+    counts = [len(task.batches) for task in tasks]
+    return [
+        (batch, [task for task, count in enumerate(counts) if batch < count])
+        for batch in range(max(counts))
+    ]

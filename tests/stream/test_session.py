@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import larc
+from larc.feedback import with_offsets
 from larc.stream import Ask, PlainPrompter, Question, Recorded, Strategy, order_events
 from larc.stream.question import labels_of, questions_of
-from larc.stream.session import Session, SessionFull, SessionLimits, with_offsets
+from larc.stream.session import Session, SessionFull, SessionLimits
 from tests.questions import random_factors
 
 CANDIDATES = ("up", "down", "flat")

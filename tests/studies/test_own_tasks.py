@@ -1,8 +1,13 @@
 import json
 
+import numpy as np
 import pytest
 
 from larc.cli import main
+from larc.io.parquet import from_parquet
+from larc.runs.run import Run
+from larc.studies.episodic.names import prediction_name
+from larc.studies.episodic.results import load_results
 
 GOOD = {
     "prompt": "Is 2 even? ",
@@ -90,6 +95,78 @@ def test_both_splits_are_needed_and_a_file(tmp_path, capsys):
     assert "cannot be read" in capsys.readouterr().err
     assert main(["study", "tasks", "--preset", "smoke"]) == 1
     assert "--tasks FILE.jsonl" in capsys.readouterr().err
+
+
+def piece(text, label, kinds=("yes", "no", "perhaps")):
+    return {"prompt": text, "candidates": list(kinds), "label": label}
+
+
+def customer(number, split):
+    kinds = ("yes", "no", "perhaps")[: 2 + number % 2]
+    return {
+        "support": [
+            [piece(f"ticket {batch}: ", (number + batch) % 2, kinds)] for batch in range(number % 3)
+        ]
+        + [piece("last: ", kinds[number % 2], kinds)],
+        "query": [
+            piece("other: ", number % 2, kinds),
+            {"prompt": "more: ", "candidates": ["a", "b"], "losses": [0.5, 0.25]},
+        ],
+        "group": f"customer {number}",
+        "split": split,
+    }
+
+
+def test_tasks_of_many_questions_run_through_the_whole_study(tmp_path):
+    rows = [customer(n, "training" if n % 3 else "development") for n in range(12)]
+    out = tmp_path / "run"
+    assert run(write(tmp_path / "tasks.jsonl", [*rows, GOOD]), out) == 0
+    report = (out / "report.md").read_text()
+    assert "Keeping what feedback taught" in report
+    assert "lowest support loss" not in report  # there is no such rule over several questions
+    assert main(["verify", str(out)]) == 0
+    queries = from_parquet(Run(out).unit_file("queries", "queries.parquet"), "queries")
+    assert [row["question"] for row in queries] == [0, 1] * 4
+    results = load_results(Run(out))
+    assert len(results.names) == 4
+    # A task's risk is the mean over its questions.
+    said = {
+        (row["cell"], row["name"], row["question"]): row["policy"]
+        for row in from_parquet(
+            Run(out).unit_file(prediction_name("static", 2026092811), "predictions.parquet"), "it"
+        )
+    }
+    by_hand = [
+        float(np.dot(said["real_keep", row["name"], row["question"]], row["query"]))
+        for row in queries
+    ]
+    means = [(one + other) / 2 for one, other in zip(by_hand[::2], by_hand[1::2], strict=True)]
+    assert results.risk["static", "real_keep"][0] == pytest.approx(means)
+
+
+MANY = customer(3, "training")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({**MANY, "query": "x"}, "line 2: query is not a list of questions"),
+        ({**MANY, "query": []}, "line 2: a task's query is empty"),
+        ({**MANY, "support": []}, "line 2: a task without a prompt has no support"),
+        ({**MANY, "support": [[1]]}, "line 2: support 0, question 0: it is not an object"),
+        ({**MANY, "query": [{"prompt": "x"}]}, "line 2: query, question 0: it has no candidates."),
+        ({**MANY, "query": [piece("x", "maybe")]}, "question 0: the label 'maybe' is none of"),
+        ({**MANY, "query": [piece("x", 5)]}, "question 0: index 5 names no candidate"),
+        ({**MANY, "query": [{**piece("x", 0), "losses": [0]}]}, "either a label or losses"),
+        ({**MANY, "query": [{**piece("x", 0), "why": 1}]}, "why is no field of a question"),
+        ({**MANY, "prompt": "x"}, "line 2: it has no candidates."),
+    ],
+)
+def test_bad_questions_are_named_by_line_and_number(tmp_path, capsys, bad, reason):
+    rows = [GOOD, bad, {**GOOD, "group": "x", "split": "development"}]
+    assert run(write(tmp_path / "tasks.jsonl", rows), tmp_path / "run") == 1
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def episodes(**changes):

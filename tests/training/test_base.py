@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import larc
-from larc.training.base import STEP, AdamW, batch_indices, step_size_of
+from larc.training.base import AdamW, batch_indices
+from larc.training.stack import STEP, with_steps
 from larc.training.tasks import Trainer, TrainingSettings
 from tests.questions import small_tasks, start
 
@@ -37,7 +38,10 @@ def test_an_optimiser_that_could_not_step_is_refused():
 
 
 def test_a_step_size_is_told_only_where_one_is_trained():
-    assert step_size_of({}) is None
-    assert step_size_of({STEP: torch.tensor(math.log(0.3), dtype=torch.float64)}) == pytest.approx(
-        0.3, rel=1e-15
-    )
+    rule = larc.SGD(0.1)
+    assert with_steps(rule, {}) == rule
+    trained = {STEP: torch.tensor(math.log(0.3), dtype=torch.float64)}
+    assert with_steps(rule, trained).step_size == pytest.approx(0.3, rel=1e-15)
+    assert with_steps(larc.Descent(), trained).length == pytest.approx(0.3, rel=1e-15)
+    with pytest.raises(larc.LarcError, match="lower the step rate"):
+        with_steps(rule, {STEP: torch.tensor(99.0)})

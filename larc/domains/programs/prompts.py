@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from larc.domains.programs.groups import Group
 from larc.domains.programs.recipes import CLIP_BOUNDS
-from larc.tasks import checked_losses
+from larc.feedback import checked_losses
 
 _QUESTION = "Operations run left to right. Which program made the outputs?\nProgram:\n"
 

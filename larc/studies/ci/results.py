@@ -23,6 +23,8 @@ from larc.studies.replay_tables import predicted_rows
 
 Array = NDArray[np.float64]
 PATHS = ("P0M0", "P1M0", "P0M1", "P1M1", "PERM_M1", "ORIGINAL", "CALIBRATED", "HEDGE4")
+#: How the strategies from states trained through the window are called.
+THROUGH = "THROUGH_"
 SHOWN = {"Reset": "P0M1", "Keep": "P1M1", "Permuted": "PERM_M1", "HEDGE4": "HEDGE4"}
 
 
@@ -65,7 +67,8 @@ class CIResults:
     @property
     def path_scores(self) -> dict[str, Array]:
         """The loss by seed of every path that contrasts are made of."""
-        return {path: self.scores(path) for path in PATHS}
+        through = [path for path in self.loss if path.startswith(THROUGH)]
+        return {path: self.scores(path) for path in (*PATHS, *through)}
 
 
 def load_results(run: Run) -> CIResults:
@@ -109,7 +112,7 @@ def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
     """
     with_memory = score["P0M1"] - score["P1M1"]
     plain = score["P0M0"] - score["P1M0"]
-    return {
+    found = {
         "G with memory": ("G: reset minus keep, with memory", with_memory),
         "G without memory": ("G: reset minus keep, without memory", plain),
         "D": ("D: permuted minus real", score["PERM_M1"] - score["P1M1"]),
@@ -118,6 +121,29 @@ def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
         "Policy by memory": ("Policy by memory", with_memory - plain),
         "HEDGE4 − P1M1": ("HEDGE4 minus P1M1", score["HEDGE4"] - score["P1M1"]),
         "HEDGE4 − P0M1": ("HEDGE4 minus P0M1", score["HEDGE4"] - score["P0M1"]),
+    }
+    if f"{THROUGH}P1M1" not in score:
+        return found
+    # The same of states that were trained through the window.
+    reset, keep = (f"{THROUGH}P{kept}M" for kept in (0, 1))
+    return {
+        **found,
+        "G with memory, through": (
+            "G with memory, trained through the window",
+            score[f"{reset}1"] - score[f"{keep}1"],
+        ),
+        "G without memory, through": (
+            "G without memory, trained through the window",
+            score[f"{reset}0"] - score[f"{keep}0"],
+        ),
+        "D, through": (
+            "D, trained through the window",
+            score[f"{THROUGH}PERM_M1"] - score[f"{keep}1"],
+        ),
+        "P1M1 − THROUGH_P1M1": (
+            "Training through the window, kept with memory",
+            score["P1M1"] - score[f"{keep}1"],
+        ),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from larc.errors import LarcError
 from larc.settings import setting
 from larc.studies.settings import ReplaySettings
 
@@ -21,6 +22,26 @@ class CISettings(ReplaySettings):
     further: bool = setting(
         False, "Whether latest-only, shrunk and descending states are replayed as well."
     )
+    through: str = setting(
+        "",
+        "Replay states trained through the training window as well: first-order or exact.",
+        later=True,
+    )
+    through_rule: str = setting(
+        "", "The update rule of those states; --rule by default.", later=True
+    )
+    window: int = setting(
+        32, "Jobs that a state trained through the window lives for.", least=2, later=True
+    )
+    windows: int = setting(2, "Windows in an outer update of such a training.", least=1, later=True)
+    step_rate: float = setting(
+        0.0, "Learn the steps of such a training with its start, at this rate.", later=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.through not in ("", "first-order", "exact"):
+            raise LarcError(f"--through {self.through} is unknown; give first-order or exact.")
 
 
 PRESETS = {

@@ -6,8 +6,9 @@ for each seed and repository an `Audit`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from larc.studies.replay import (
     PredictionTable,
     SessionPlayer,
     fit_labels,
+    fit_trainer,
     item_weights,
     ordered,
     replay,
@@ -48,6 +50,8 @@ from larc.studies.replay import (
 from larc.studies.settings import fit_name
 from larc.studies.starts import earlier_state
 from larc.substrate import Substrate
+from larc.training.base import AdamW
+from larc.training.streams import StreamSettings, StreamTrainer
 
 HISTORY_FILE = "larc history of control paths, version 1"
 VIEWS = (PLAIN, REMEMBERED)
@@ -72,6 +76,17 @@ FURTHER = tuple(
 )
 
 
+#: The same as the paper's, from states that were trained through the training window.
+THROUGH = "through"
+
+
+def through_strategies(rule: str) -> tuple[Strategy, ...]:
+    """Return the paper's strategies from a state trained through the window, under its rule."""
+    return tuple(
+        replace(one, name=f"THROUGH_{one.name}", start=THROUGH, rule=rule) for one in TRAINED
+    )
+
+
 def control_strategies(offsets: tuple[float, ...]) -> tuple[Strategy, ...]:
     """Return the strategies that start from before the task-matched training."""
     return (
@@ -80,9 +95,17 @@ def control_strategies(offsets: tuple[float, ...]) -> tuple[Strategy, ...]:
     )
 
 
-def audit_strategies(settings: CISettings, offsets: tuple[float, ...]) -> tuple[Strategy, ...]:
-    """Return every strategy that an audit replays."""
-    return (*TRAINED, *control_strategies(offsets), *(FURTHER if settings.further else ()))
+def audit_strategies(
+    settings: CISettings, offsets: tuple[float, ...], learned: str = ""
+) -> tuple[Strategy, ...]:
+    """Return every strategy that an audit replays; ``learned`` is the rule of a state through."""
+    rule = learned or settings.through_rule
+    return (
+        *TRAINED,
+        *control_strategies(offsets),
+        *(FURTHER if settings.further else ()),
+        *(through_strategies(rule) if settings.through else ()),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +131,7 @@ class JobUnit(ModelUnit):
         learner: Learner,
         strategies: Sequence[Strategy],
         prompter: JobPrompter,
-        original: SlowState,
+        starts: Mapping[str, SlowState],
     ) -> Session:
         """Return a session of some strategies."""
         return Session(
@@ -116,7 +139,7 @@ class JobUnit(ModelUnit):
             strategies,
             prompter,
             seed=self.seed,
-            starts={"original": original},
+            starts=starts,
             limits=session_limits(self.settings),
         )
 
@@ -141,6 +164,43 @@ class Fit(JobUnit):
         weights = np.repeat(item_weights([item for item, _ in put]), len(VIEWS)).tolist()
         start = self.original(substrate)
         return fit_labels(self, self.seed, substrate, display, start, labels, weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughFit(JobUnit):
+    """The training of one seed through the training window, with as many updates as `Fit` makes."""
+
+    @property
+    def name(self) -> str:
+        """The unit's name: the seed."""
+        return through_name(self.seed)
+
+    def compute(self, substrate: Substrate, display: Display) -> Files:
+        """Train on both views of every repository's jobs, each a stream with its real delays."""
+        settings = self.settings
+        put, _ = causal_prompts([recorded_job(job) for job in self.training])
+        streams: dict[tuple[str, str], list[Recorded]] = {}
+        for item, prompts in put:
+            for view in VIEWS:
+                question = replace(item.question, prompt=prompts[view], source=None)
+                streams.setdefault((item.stream, view), []).append(replace(item, question=question))
+        trainer = StreamTrainer(
+            substrate,
+            self.original(substrate),
+            [streams[key] for key in sorted(streams)],
+            StreamSettings(
+                gradient=settings.through,  # type: ignore[arg-type]  # checked by the settings
+                window=settings.window,
+                batch=settings.windows,
+                rule=parse_rule(settings.through_rule or settings.rule),
+                seed=self.seed,
+                outer=AdamW(learning_rate=settings.learning_rate),
+                step_rate=settings.step_rate,
+            ),
+            settings.limits,
+        )
+        updates = math.ceil(len(VIEWS) * len(put) / settings.batch)
+        return fit_trainer(self, trainer, updates, substrate, display)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +231,7 @@ class History(JobUnit):
             item_weights([item for item, _ in put]),
         )
         strategies = control_strategies(offsets)
-        session = self.session(learner, strategies, JobPrompter(), original)
+        session = self.session(learner, strategies, JobPrompter(), {"original": original})
         with substrate.ledger.operation("history"):
             replay(self, substrate, HistoryPlayer(session), list(ordered(items)), display)
         tensors = {
@@ -215,6 +275,7 @@ class Audit(JobUnit):
     audit: Sequence[Job]
     fitted: bytes
     history: bytes
+    through: bytes = b""
 
     @property
     def repository(self) -> str:
@@ -250,17 +311,32 @@ class Audit(JobUnit):
         trained = SlowState.from_bytes(self.fitted, self.name).to(substrate.device)
         learner = Learner(substrate, trained, parse_rule(settings.rule), limits=settings.limits)
         _, past = causal_prompts([recorded_job(job) for job in self.training])
-        prompter, original = past.fork(self.repository), self.original(substrate)
+        prompter, starts = past.fork(self.repository), {"original": self.original(substrate)}
+        if self.through:
+            content = SlowState.from_bytes(self.through, self.name)
+            starts[THROUGH] = content.to(substrate.device)
         if strategies is not None:
-            return self.session(learner, strategies, prompter, original)
+            return self.session(learner, strategies, prompter, starts)
         tensors, facts = unpack_state(self.history, HISTORY_FILE, self.name)
-        chosen = audit_strategies(settings, tuple(facts["offsets"]))
-        session = self.session(learner, chosen, prompter, original)
+        learned = starts[THROUGH].rule if self.through else ""
+        chosen = audit_strategies(settings, tuple(facts["offsets"]), learned)
+        session = self.session(learner, chosen, prompter, starts)
         for name, steps in facts["steps"].items():
             episode = session.episodes[name]
             factors = Factors(tensors[f"{name}.A"], tensors[f"{name}.B"])
             episode.factors, episode.step = factors.to(substrate.device), steps
         return session
+
+
+def through_name(seed: int) -> str:
+    """Return the name of the unit that trains a state through the window.
+
+    Examples
+    --------
+    >>> through_name(7)
+    'through-7'
+    """
+    return f"through-{seed}"
 
 
 def history_name(seed: int) -> str:
@@ -305,9 +381,13 @@ def carry_out(run: Run, split: Split, settings: CISettings, execution: Execution
         ]
         for kind in (Fit, History)
     )
+    through = [
+        ThroughFit(settings=settings, seed=seed, training=split.training, start=starts[seed])
+        for seed in (settings.seeds if settings.through else ())
+    ]
     first = [unit for pair in zip(fits, histories, strict=True) for unit in pair]
-    do_all(run, first, execution, display)
-    run.record("training finished", {"slow": hashes(run, fits, "slow.safetensors")})
+    do_all(run, [*first, *through], execution, display)
+    run.record("training finished", {"slow": hashes(run, [*fits, *through], "slow.safetensors")})
     audits = audit_units(run, split, settings)
     do_all(run, audits, execution, display)
     written = hashes(run, audits, "predictions.parquet")
@@ -325,6 +405,9 @@ def audit_units(run: Run, split: Split, settings: CISettings) -> list[Audit]:
             audit=[job for job in split.audit if job.repository == repository],
             fitted=run.unit_file(fit_name("", seed), "slow.safetensors"),
             history=run.unit_file(history_name(seed), "history.safetensors"),
+            through=run.unit_file(through_name(seed), "slow.safetensors")
+            if settings.through
+            else b"",
         )
         for seed in settings.seeds
         for repository in sorted({job.repository for job in split.audit})

@@ -54,7 +54,7 @@ def tables(results: EpisodicResults) -> list[Table]:
         _contrast_table(results),
         _controls(results),
         _secondary(results),
-        _support(results),
+        *([_support(results)] if results.support else []),
     ]
 
 
@@ -93,7 +93,19 @@ def _contrast_table(results: EpisodicResults) -> Table:
 
 
 def _controls(results: EpisodicResults) -> Table:
-    rule, even = (results.scale * results.mean(errors) for errors in (results.rule, results.even))
+    rule, even = (
+        None if errors is None else results.scale * results.mean(errors)
+        for errors in (results.rule, results.even)
+    )
+    caption = (
+        f"Expected query {results.what}{_in_percent(results, ' in %')}. Text renders the feedback "
+        "in the prompt at the slow state"
+    )
+    if even is not None:
+        caption += (
+            "; Rule takes the candidate with the lowest support loss, the first of equals; with "
+            f"the same chance for equals its {results.what} is {even:.2f}{results.unit}"
+        )
     rows: list[list[Cell]] = []
     for arm in results.arms:
         risks = [results.scale * results.mean(results.risk[arm, cell]) for cell in CELLS]
@@ -108,10 +120,7 @@ def _controls(results: EpisodicResults) -> Table:
         )
     return Table(
         "controls",
-        f"Expected query {results.what}{_in_percent(results, ' in %')}. Text renders the feedback "
-        "in the prompt at the slow state; Rule takes the candidate with the lowest "
-        "support loss, the first of equals; "
-        f"with the same chance for equals its {results.what} is {even:.2f}{results.unit}.",
+        f"{caption}.",
         ("Objective", *CELL_NAMES, "Text", "Rule"),
         rows,
     )

@@ -28,6 +28,7 @@ from larc.evaluation import (
     select_objective,
     weighted_mean,
 )
+from larc.interventions import task_score
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.studies.episodic.names import (
@@ -77,7 +78,7 @@ class EpisodicResults:
     Risks are fractions of shape ``[seeds, tasks]``, by arm and cell: of the query, and of the
     ``support``, the very feedback that was learned from. ``rule`` has the query error, by task, of
     taking the candidate of lowest support loss, the first of equals, and ``even`` that of giving
-    equals the same chance.
+    equals the same chance. With tasks of many questions there is none of the three.
     """
 
     arms: tuple[str, ...]
@@ -89,8 +90,8 @@ class EpisodicResults:
     support: dict[tuple[str, str], Array]
     greedy: dict[tuple[str, str], Array]
     solved: dict[tuple[str, str], Array]
-    rule: Array
-    even: Array
+    rule: Array | None
+    even: Array | None
     weights: Array
     contrasts: tuple[Contrast, ...]
     selection: Selection
@@ -135,19 +136,25 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
     queries = from_parquet(content, f"{run.path}/units/{opened}/queries.parquet")
     predictions = {arm: [prediction_name(arm, seed, final=final) for seed in seeds] for arm in arms}
     policies = _policies(run, [unit for units in predictions.values() for unit in units])
-    families = tuple(row["family"] for row in queries)
-    groups = tuple(row["group"] or row["name"] for row in queries)
-    names = tuple(row["name"] for row in queries)
+    asked: dict[str, list[dict[str, Any]]] = {}  # of each task its questions
+    for row in queries:
+        asked.setdefault(row["name"], []).append(row)
+    first = [questions[0] for questions in asked.values()]
+    names = tuple(asked)
+    families = tuple(row["family"] for row in first)
+    groups = tuple(row["group"] or row["name"] for row in first)
     cells = sorted({cell for _, _, cell, _ in policies})
+    # Of a task of many questions the support is about others than the query.
+    paired = all(row["support"] for row in queries)
 
     def measured(measure: Any, of: str = "query") -> dict[tuple[str, str], Array]:
-        losses = [np.asarray(row[of]) for row in queries]
+        losses = [[row[of] for row in questions] for questions in asked.values()]
         return {
             (arm, cell): np.array(
                 [
                     [
-                        float(measure(policies[arm, seed, cell, name][None], loss[None])[0])
-                        for name, loss in zip(names, losses, strict=True)
+                        task_score(measure, policies[arm, seed, cell, name], own)
+                        for name, own in zip(names, losses, strict=True)
                     ]
                     for seed in seeds
                 ]
@@ -157,7 +164,14 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         }
 
     risk = measured(expected_error)
-    rule = np.array([r["query"][int(np.argmin(r["support"]))] for r in queries], dtype=float)
+    rule, even = (
+        (
+            np.array([r["query"][int(np.argmin(r["support"]))] for r in queries], dtype=float),
+            np.array([_even(row["support"], row["query"]) for row in queries]),
+        )
+        if paired
+        else (None, None)
+    )
     trainings = [(arm, seed) for arm in settings["objectives"] for seed in seeds]
     positions = {
         arm: _positions(run, [*(training_name(arm, seed) for seed in seeds), *predictions[arm]])
@@ -176,11 +190,11 @@ def load_results(run: Run, *, final: bool = False) -> EpisodicResults:
         families=families,
         groups=groups,
         risk=risk,
-        support=measured(expected_error, "support"),
+        support=measured(expected_error, "support") if paired else {},
         greedy=measured(greedy_error),
         solved=measured(all_correct),
         rule=rule,
-        even=np.array([_even(row["support"], row["query"]) for row in queries]),
+        even=even,
         weights=group_weights(families, groups),
         contrasts=contrasts,
         selection=_select(contrasts, positions, 100.0 if fractions else 1.0),
@@ -203,12 +217,13 @@ def _even(support: Sequence[float], query: Sequence[float]) -> float:
     return math.fsum(risks) / len(risks)
 
 
-def _policies(run: Run, units: Sequence[str]) -> dict[tuple[str, int, str, str], Array]:
-    return {
-        (row["arm"], row["seed"], row["cell"], row["name"]): np.asarray(row["policy"])
-        for unit in units
-        for row in from_parquet(run.unit_file(unit, "predictions.parquet"), f"{run.path}/{unit}")
-    }
+def _policies(run: Run, units: Sequence[str]) -> dict[tuple[str, int, str, str], list[Array]]:
+    policies: dict[tuple[str, int, str, str], list[Array]] = {}
+    for unit in units:
+        for row in from_parquet(run.unit_file(unit, "predictions.parquet"), f"{run.path}/{unit}"):
+            key = (row["arm"], row["seed"], row["cell"], row["name"])
+            policies.setdefault(key, []).append(np.asarray(row["policy"]))
+    return policies
 
 
 def _contrasts(

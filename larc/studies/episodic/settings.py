@@ -41,17 +41,20 @@ class EpisodicSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class TaskSet:
-    """What a study is about: tasks to train on, closed tasks to predict, and how to open them."""
+    """What a study is about: tasks to train on, closed tasks to predict, and how to open them.
+
+    Opening gives, for each closed task, the candidates' losses of each of its questions.
+    """
 
     training: Sequence[Task]
     development: Sequence[Task]
     names: Sequence[str]
     texts: Sequence[str] = ()
-    open_queries: Callable[[], Sequence[Sequence[float]]] = field(default=lambda: ())
+    open_queries: Callable[[], Sequence[Sequence[Sequence[float]]]] = field(default=lambda: ())
     training_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if any(task.query is not None for task in self.development):
+        if any(task.opened for task in self.development):
             raise LarcError("a development task came with its query; predictions need it closed.")
 
     def as_plain(self) -> dict[str, Any]:
@@ -66,6 +69,10 @@ class TaskSet:
         tasks = [*zip(names, self.training, strict=True), *closed]
         texts = zip(closed, self.texts, strict=False)
         return [
-            *((name, task.prompt, task.candidates) for name, task in tasks),
+            *(
+                (name, one.prompt, one.candidates)
+                for name, task in tasks
+                for one in (*(piece for batch in task.batches for piece in batch), *task.asked)
+            ),
             *((f"{name} with feedback", text, task.candidates) for (name, task), text in texts),
         ]

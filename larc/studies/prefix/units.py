@@ -281,7 +281,11 @@ def measured(
     new = Factors.stack([episode.factors for episode in episodes])
     with ledger.operation("measure"), torch.no_grad():
         objective = FeedbackObjective.of(
-            learner.substrate, learner.slow.boundary, labels, learner.limits
+            learner.substrate,
+            learner.slow.boundary,
+            labels,
+            learner.limits,
+            normalise=learner.slow.normalise,
         )
         after = objective.losses(new).tolist()
     moved = new.combine(old, torch.sub).norm().tolist()

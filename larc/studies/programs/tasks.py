@@ -45,5 +45,5 @@ def _task_set(training: list[Task], closed: tuple[ProgramEpisode, ...]) -> TaskS
         development=[to_task(episode, with_query=False) for episode in closed],
         names=[episode.name for episode in closed],
         texts=[episode.feedback_prompt for episode in closed],
-        open_queries=lambda: [episode.query_losses for episode in closed],
+        open_queries=lambda: [[episode.query_losses] for episode in closed],
     )

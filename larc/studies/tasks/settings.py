@@ -13,7 +13,9 @@ class TaskSettings(EpisodicSettings):
     """What decides the results of a study on one's own tasks."""
 
     tasks: str = setting(
-        "", "A JSONL file: prompt, candidates, support, query, group, family and split per line."
+        "",
+        "A JSONL file: prompt, candidates, support, query, group, family and split per line; "
+        "without prompt and candidates, support and query are lists of questions with labels.",
     )
 
 

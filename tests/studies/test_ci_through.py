@@ -1,0 +1,84 @@
+"""The continuous-integration study with states trained through the training window."""
+
+import pytest
+
+from larc.cli import main
+from larc.io.parquet import from_parquet
+from larc.rules import parse_rule
+from larc.runs.run import Run
+from larc.state import SlowState
+from larc.studies.ci.results import contrasts, load_results
+
+SEED = 2026092811
+SMALL = ["--preset", "smoke", "--seeds", str(SEED), "--train", "14", "--audit", "8"]
+
+
+def study(out, *options):
+    return main(["study", "ci", *SMALL, "--out", str(out), *options])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "through"
+    assert study(out, "--through", "first-order", "--window", "4") == 0
+    return out
+
+
+def test_the_same_strategies_are_replayed_from_such_states(run):
+    results = load_results(Run(run))
+    names = {f"THROUGH_{name}" for name in ("P0M0", "P1M0", "P0M1", "P1M1", "PERM_M1")}
+    assert names <= set(results.paths)
+    found = contrasts(results.path_scores)
+    _, gain = found["G with memory, through"]
+    scores = results.path_scores
+    assert gain == pytest.approx(scores["THROUGH_P0M1"] - scores["THROUGH_P1M1"])
+    report = (run / "report.md").read_text()
+    assert "G with memory, trained through the window" in report
+    assert main(["verify", str(run)]) == 0
+
+
+def test_the_budget_is_the_papers_and_on_record_before_the_audit(run):
+    fitted, through = (
+        SlowState.from_bytes(Run(run).unit_file(f"{kind}-{SEED}", "slow.safetensors"))
+        for kind in ("fit", "through")
+    )
+    assert through.version == fitted.version > 0
+    assert not through.factors.equal(fitted.factors)
+    assert len(Run(run).unit_json(f"through-{SEED}", "curve.json")) == through.version
+    events = Run(run).evidence()
+    places = {event["event"]: place for place, event in enumerate(events)}
+    finished = events[places["training finished"]]
+    assert set(finished["slow"]) == {f"fit-{SEED}", f"through-{SEED}"}
+    assert places["training finished"] < places["predictions written"]
+
+
+def test_without_them_a_run_is_what_it_was(run, tmp_path):
+    """The paper's strategies are the same to rounding: they share batches with others now."""
+    assert study(tmp_path / "plain") == 0
+    plain, more = (load_results(Run(path)) for path in (tmp_path / "plain", run))
+    assert not any(path.startswith("THROUGH") for path in plain.paths)
+    assert not (tmp_path / "plain" / "units" / f"through-{SEED}").exists()
+    for path in plain.paths:
+        assert more.policy[path] == pytest.approx(plain.policy[path], abs=1e-4)
+
+
+def test_exact_training_with_learned_steps_replays_by_the_rule_it_learned(tmp_path):
+    out = tmp_path / "exact"
+    rule = "sgd:0.05:decay=0.01"
+    options = ("--through", "exact", "--window", "4", "--step-rate", "0.1", "--through-rule", rule)
+    assert study(out, *options) == 0
+    state = SlowState.from_bytes(Run(out).unit_file(f"through-{SEED}", "slow.safetensors"))
+    learned = parse_rule(state.rule)
+    assert learned.decay == 0.01
+    assert learned.step_size != 0.05
+    rows = [
+        row
+        for path in sorted(out.glob("units/audit-*/updates.parquet"))
+        for row in from_parquet(path.read_bytes(), "updates")
+    ]
+    assert {"THROUGH_P1M1", "THROUGH_P1M0"} <= {row["path"] for row in rows}
+
+
+def test_an_unknown_way_through_is_refused(tmp_path, capsys):
+    assert study(tmp_path / "out", "--through", "second") == 1
+    assert "give first-order or exact" in capsys.readouterr().err
