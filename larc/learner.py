@@ -215,6 +215,7 @@ class Learner:
             Another rule to move by.
         """
         if slow is not None:
+            instance(slow, "slow", SlowState)
             slow.check_fits(self.substrate)
         if rule is not None:
             rule_facts(rule)  # refuses one that could not be saved

@@ -24,7 +24,7 @@ class Example:
     st.builds(
         Example,
         count=st.integers(),
-        rate=st.floats(allow_nan=False),
+        rate=st.floats(allow_nan=False, allow_infinity=False),
         on=st.booleans(),
         seeds=st.lists(st.integers()).map(tuple),
         mode=st.sampled_from(["a", "b"]),
@@ -48,7 +48,7 @@ def test_texts_of_the_command_line_are_converted():
         ({"zzz": 1}, "there are: count, rate"),
         ({"count": 1.5}, "a whole number"),
         ({"count": True}, "a whole number"),
-        ({"rate": "fast"}, "a number"),
+        ({"rate": "fast"}, "a finite number"),
         ({"on": "maybe"}, "yes or no"),
         ({"seeds": "1,x"}, "separated by commas"),
         ({"mode": "c"}, "one of a, b"),

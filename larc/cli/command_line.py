@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check_texts(arguments: Sequence[str]) -> None:
     """Refuse an argument of bytes that are no text here: no record could name such a file."""
     for argument in arguments:
-        if any("\ud800" <= character <= "\udfff" for character in argument):
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in argument):
             shown = argument.encode("ascii", "backslashreplace").decode()
             raise LarcError(
                 f"{shown} is no text in this locale; set LC_ALL=C.UTF-8 and PYTHONUTF8=1, or "

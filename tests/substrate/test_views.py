@@ -1,6 +1,11 @@
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+)
 
 import larc
 from larc import LarcError
@@ -169,3 +174,20 @@ def test_checkpointing_gives_the_same_gradients(boundary):
         gradients.append(leaf.grad)
     # The same operations are done again, in the same order.
     assert torch.equal(*gradients)
+
+
+def test_a_model_of_text_and_images_is_entered_at_any_layer():
+    """Its sizes are those of its text part, not of the whole."""
+    torch.manual_seed(0)
+    text = {"vocab_size": 258, "hidden_size": 16, "intermediate_size": 32, "head_dim": 8}
+    text |= {"num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 1}
+    vision = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    config = Gemma3Config(
+        text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=257
+    )
+    substrate = Substrate("gemma3", Gemma3ForConditionalGeneration(config), byte_tokenizer())
+    for boundary in (0, 1):
+        slow = larc.SlowState.initial(substrate, seed=1, boundary=boundary)
+        episode = larc.Learner(substrate, slow).begin()
+        assert episode.update(larc.Label("q", ["a", "b"], 0)).distance > 0
