@@ -19,6 +19,7 @@ class StreamsSettings(ModelSettings):
     """What decides the results of a study of private conventions."""
 
     boundary: int = setting(26, "Where the residual is: 0 the input, k before layer k.", least=0)
+    prompt_limit: int = setting(512, "The most tokens of a prompt.", least=1)
     data: tuple[str, ...] = setting(
         (), "Files of streams, a data set each; or synthetic, for made-up ones."
     )
@@ -51,7 +52,7 @@ class StreamsSettings(ModelSettings):
         OBJECTIVES, "How starts are trained: static, first-order, exact."
     )
     scores: tuple[str, ...] = setting(
-        SCORES, "How candidates are scored: by the mean, or against their prior."
+        ("mean",), "How candidates are scored: by the mean, or against their prior."
     )
     updates: int = setting(200, "Outer updates of the static training.", least=1)
     batch: int = setting(16, "Labels in an outer update of the static training.", least=1)
