@@ -187,6 +187,7 @@ class Choice:
             "way": self.way.facts(),
             "kept": {name: way.facts() for name, way in self.kept.items()},
             "tried": dict(self.tried),
+            "chosen": sorted({self.way.name, *(way.name for way in self.kept.values())}),
         }
         return as_json(facts)
 
