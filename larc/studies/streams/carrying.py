@@ -15,9 +15,11 @@ from larc.progress import Display
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.runs.units import Unit, do_all, hashes
+from larc.studies.streams.lora import FILE as LORA_FILE
+from larc.studies.streams.lora import LORA, LoraFit, LoraPlay
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import DataSet, Stream
-from larc.studies.streams.units import STATIC, Play, Training, training_name
+from larc.studies.streams.units import STATIC, Cost, Play, Training, training_name
 from larc.studies.streams.ways import UNTRAINED, Way, test_ways
 
 PREDICTIONS = "predictions.parquet"
@@ -40,7 +42,9 @@ class Carrier:
 
     # Trainings -----------------------------------------------------------------------------------
 
-    def train(self, sets: Sequence[DataSet], wanted: Mapping[str, Sequence[tuple[str, str, int]]]):
+    def train(
+        self, sets: Sequence[DataSet], wanted: Mapping[str, Sequence[tuple[str, str, int]]]
+    ) -> list[Unit]:
         """Train starts by data set, score, objective and seed; the static ones come first."""
         done: list[Unit] = []
         for static in (True, False):
@@ -101,6 +105,51 @@ class Carrier:
             for way, some in units.items()
         }
 
+    def cost(self, data: DataSet, path: str, way: Way, seed: int) -> Cost:
+        """Return the unit that measures what a way costs."""
+        return Cost(
+            settings=self.settings,
+            data=data.name,
+            seed=seed,
+            score=way.score,
+            part="cost",
+            path=path,
+            way=way,
+            streams=[data.validation[0][: self.settings.cost_questions]],
+            slow=self.slow(data.name, way.score, way.start, seed),
+        )
+
+    # LoRA ----------------------------------------------------------------------------------------
+
+    def lora_units(self, part: str, data: DataSet, rates: Sequence[float], seed: int) -> list[Unit]:
+        """Fit an adapter to training streams, and play the first streams of a part with it."""
+        settings = self.settings
+        fit = LoraFit(settings=settings, data=data.name, seed=seed, streams=data.training)
+        self.do([fit])
+        return self.do(
+            [
+                LoraPlay(
+                    settings=settings,
+                    data=data.name,
+                    seed=seed,
+                    part=part,
+                    rate=rate,
+                    streams=streams_of(data, part)[: settings.costly_streams],
+                    fitted=self.run.unit_file(fit.name, LORA_FILE),
+                )
+                for rate in rates
+            ]
+        )
+
+    def lora_tried(self, data: DataSet, seed: int) -> dict[float, float]:
+        """Play the online rates of LoRA on the first validation streams; returns their losses."""
+        rates = self.settings.lora_rates
+        units = self.lora_units("try", data, rates, seed)
+        return {
+            rate: mean_loss(read_rows(self.run, unit.name), LORA)
+            for rate, unit in zip(rates, units, strict=True)
+        }
+
 
 def carry_out(
     run: Run, sets: Sequence[DataSet], settings: StreamsSettings, execution: Execution
@@ -144,6 +193,15 @@ def carry_out(
         for unit in carrier.plays("test", data, path, way, seed, fork=path == "KEEP")
     ]
     written = carrier.do(plays)
+    if settings.costly_streams:
+        for data in sets:
+            written += carrier.lora_units("test", data, [choices[data.name].lora_rate], first)
+    costs = [
+        carrier.cost(data, path, way, first)
+        for data in sets
+        for path, way in choices[data.name].ways().items()
+    ]
+    carrier.do(costs)
     run.record("predictions written", {"predictions": hashes(run, written, PREDICTIONS)})
 
 
@@ -171,11 +229,14 @@ class Choice:
         The best way that keeps, of each start and score.
     tried
         The half-Brier loss of everything that was tried.
+    lora_rate
+        The online rate of LoRA.
     """
 
     way: Way
     kept: Mapping[str, Way]
     tried: Mapping[str, float]
+    lora_rate: float = 0.0
 
     def ways(self) -> dict[str, Way]:
         """Return what is compared on test streams."""
@@ -187,6 +248,7 @@ class Choice:
             "way": self.way.facts(),
             "kept": {name: way.facts() for name, way in self.kept.items()},
             "tried": dict(self.tried),
+            "lora_rate": self.lora_rate,
             "chosen": sorted({self.way.name, *(way.name for way in self.kept.values())}),
         }
         return as_json(facts)
@@ -210,7 +272,13 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
         other = replace(best, **change)
         tried |= carrier.tried(data, [other], seed)
         best = min(best, other, key=tried.__getitem__)
-    return Choice(best, kept, {way.name: loss for way, loss in tried.items()})
+    losses = {way.name: loss for way, loss in tried.items()}
+    rate = 0.0
+    if settings.costly_streams:
+        rates = carrier.lora_tried(data, seed)
+        rate = min(rates, key=rates.__getitem__)
+        losses |= {f"lora-{one:g}": loss for one, loss in rates.items()}
+    return Choice(best, kept, losses, rate)
 
 
 def read_rows(run: Run, unit: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from larc.stream.question import Labelled, Question
 
 
 class Cases:
-    """What prompts of several streams show: the most recent labelled cases that fit, latest last.
+    r"""What prompts of several streams show: the most recent cases that fit, latest last.
 
     Parameters
     ----------
@@ -22,11 +22,11 @@ class Cases:
     Examples
     --------
     >>> cases = Cases(1, most=2, fits=lambda prompt: len(prompt) < 40)
-    >>> question = Question("a", ("bank", "shop"), prompt="Lost card\\nAnswer: ")
+    >>> question = Question("a", ("bank", "shop"), prompt="Lost card\nAnswer: ")
     >>> cases.prompt(0, question)
-    'Lost card\\nAnswer: '
+    'Lost card\nAnswer: '
     >>> cases.learn(0, Labelled(question, 0))
-    >>> print(cases.prompt(0, Question("b", ("bank", "shop"), prompt="No tea\\nAnswer: ")))
+    >>> print(cases.prompt(0, Question("b", ("bank", "shop"), prompt="No tea\nAnswer: ")))
     Lost card
     Answer: bank
     <BLANKLINE>

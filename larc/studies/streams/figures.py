@@ -29,7 +29,13 @@ def by_labels_seen(answered: Answers) -> list[tuple[str, float, float, int]]:
             continue
         counts = inside.sum(1)[streams]
         means = np.where(inside, losses, 0.0).sum(1)[streams] / counts
-        name = f"{low}" if high == low + 1 else f"{low} to {high - 1}" if high < np.inf else f"{low} on"
+        name = (
+            f"{low}"
+            if high == low + 1
+            else f"{low} to {high - 1}"
+            if high < np.inf
+            else f"{low} on"
+        )
         seen = float(answered.seen[inside].mean())
         bins.append((name, seen, float(means.mean()), int(inside.sum())))
     return bins

@@ -92,7 +92,7 @@ def read_streams(path: str | Path) -> dict[str, tuple[Item, ...]]:
 
 
 def _key(item: Item) -> tuple[float, int]:
-    """What items are ordered by: order, or else time; equal times stay as the file has them."""
+    """Return what items are ordered by: order, or else time, or else the file's lines."""
     if item.order is not None:
         return (item.order, item.line)
     assert item.time is not None

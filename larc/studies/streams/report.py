@@ -50,7 +50,11 @@ def report(run: Run) -> Report:
         _scores(results, first),
         _effects(results, first),
         _against(results, first, KEEP, "keep"),
-        *([_against(results, first, CONTROLLER, "controller")] if _has(results, CONTROLLER) else []),
+        *(
+            [_against(results, first, CONTROLLER, "controller")]
+            if _has(results, CONTROLLER)
+            else []
+        ),
         _middle(results, first),
         labels_seen_table(results),
         _streams(results),
@@ -72,10 +76,14 @@ def answers(one: SetResults, first: int) -> str:
     where = "synthetic streams" if one.synthetic else one.name
     verb = "lowered" if gain.mean > 0 else "raised"
     sentence = (
-        f"On {where}, keeping what labels taught {verb} half-Brier loss from "
-        f"{one.mean(RESET):.4f} to {one.mean(KEEP):.4f} (G {gain.mean:+.4f}, 99 % interval "
-        f"{gain.interval})"
-    ).replace("-", "−").replace("half−Brier", "half-Brier")
+        (
+            f"On {where}, keeping what labels taught {verb} half-Brier loss from "
+            f"{one.mean(RESET):.4f} to {one.mean(KEEP):.4f} (G {gain.mean:+.4f}, 99 % interval "
+            f"{gain.interval})"
+        )
+        .replace("-", "−")
+        .replace("half−Brier", "half-Brier")
+    )
     free = best_free(one)
     if free is None:
         return f"{sentence}."
@@ -98,7 +106,8 @@ def _scores(results: Sequence[SetResults], first: int) -> Table:
         for path, answered in one.paths.items():
             if path.split()[-1] in halves:
                 continue
-            by_seed = np.nanmean(answered.by_stream("half-Brier"), axis=1)
+            table = answered.by_stream("half-Brier")
+            by_seed = np.nanmean(table[np.isfinite(table).any(1)], axis=1)
             rows.append(
                 [
                     one.name,
@@ -164,7 +173,10 @@ def _against(results: Sequence[SetResults], first: int, better: str, name: str) 
             if path != better and path.split()[-1] not in (FROZEN, AGAIN):
                 rows += _contrast_rows(one, f"{path} minus {better}", path, better, first)
     return _contrast_table(
-        results, f"against-{name}", f"Everything else against {better}, on the same questions.", rows
+        results,
+        f"against-{name}",
+        f"Everything else against {better}, on the same questions.",
+        rows,
     )
 
 
@@ -238,7 +250,7 @@ def _costs(run: Run) -> list[Table]:
     return [
         Table(
             "costs",
-            "What a question costs, answered alone and in order, nothing computed before: positions "
+            "What a question costs, answered alone, nothing computed before: positions "
             "put through the model to answer and to learn, milliseconds on the machine of the day, "
             "and the bytes that a stream has to itself at the end.",
             ("Data", "Path", "Positions read", "Positions learned", "ms", "Bytes a stream"),

@@ -118,7 +118,7 @@ class Contrast:
     mean: float
     lower: float
     upper: float
-    seeds: tuple[float, ...]
+    seeds: tuple[float | None, ...]
     gaining: int
     streams: int
 
@@ -134,22 +134,24 @@ class Contrast:
 
 
 def contrast_of(differences: Array) -> Contrast:
-    """Return the contrast of differences ``[seeds, streams]``; streams that are NaN have no part.
+    """Return the contrast of differences ``[seeds, streams]``; what is NaN has no part in it.
 
     Examples
     --------
     >>> contrast_of(np.array([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]])).gaining
     3
     """
-    asked = np.isfinite(differences).all(0)
-    chosen = differences[:, asked]
-    by_stream = chosen.mean(0)
+    asked = np.isfinite(differences)
+    by_stream = np.nanmean(differences[:, asked.any(0)], axis=0)
     bounds = bootstrap_intervals(by_stream, ["streams"] * len(by_stream), seed=DRAWS)
     return Contrast(
         float(by_stream.mean()),
         float(bounds.lower[0]),
         float(bounds.upper[0]),
-        tuple(float(value) for value in chosen.mean(1)),
+        tuple(
+            float(np.nanmean(row)) if some.any() else None
+            for row, some in zip(differences, asked, strict=True)
+        ),
         int((by_stream > 0).sum()),
         len(by_stream),
     )

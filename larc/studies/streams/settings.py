@@ -45,6 +45,15 @@ class StreamsSettings(ModelSettings):
     costly_streams: int = setting(
         4, "How many test streams LoRA by PEFT is trained on, the first ones.", least=0
     )
+    cost_questions: int = setting(
+        8, "Questions of a validation stream that the cost of everything is measured on.", least=1
+    )
+    lora_layer: int = setting(20, "LoRA adapts this layer and all above it.", least=0)
+    lora_updates: int = setting(60, "Updates of its fit to the training streams.", least=1)
+    lora_fit_rate: float = setting(1e-3, "Of the AdamW of that fit.")
+    lora_rates: tuple[float, ...] = setting(
+        (3e-4, 3e-3), "Rates of its online AdamW to choose among on validation streams."
+    )
     side_by_side: int = setting(8, "Streams that share physical batches.", least=1)
     first: int = setting(20, "How many first questions of a stream are scored apart.", least=1)
     cases: int = setting(4, "How many recent cases a prompt with cases shows.", least=1)
@@ -114,6 +123,8 @@ PRESETS = {
         test_streams=6,
         test_questions=40,
         costly_streams=2,
+        lora_updates=10,
+        lora_rates=(1e-3,),
         updates=60,
         stream_updates=12,
         rules=("sgd:0.02", "sgd:0.05"),
@@ -130,6 +141,9 @@ PRESETS = {
         test_streams=3,
         test_questions=10,
         costly_streams=1,
+        cost_questions=3,
+        lora_layer=2,
+        lora_updates=2,
         first=4,
         cases=2,
         updates=3,

@@ -77,9 +77,7 @@ def set_name(path: str) -> str:
     return name
 
 
-def divide(
-    name: str, streams: Mapping[str, Sequence[Item]], settings: StreamsSettings
-) -> DataSet:
+def divide(name: str, streams: Mapping[str, Sequence[Item]], settings: StreamsSettings) -> DataSet:
     """Divide streams by a hash of their names, and cut each part to its caps.
 
     Examples
@@ -177,12 +175,12 @@ def recorded(items: Sequence[Item], settings: StreamsSettings) -> Stream:
 
 
 def put(item: Item, template: str) -> str:
-    """Return the prompt of an item.
+    r"""Return the prompt of an item.
 
     Examples
     --------
-    >>> put(Item("s", "a", "Hello {you}", ("yes", "no"), 0), "{text}\\nOne of {candidates}: ")
-    'Hello {you}\\nOne of yes, no: '
+    >>> put(Item("s", "a", "Hello {you}", ("yes", "no"), 0), "{text}\nOne of {candidates}: ")
+    'Hello {you}\nOne of yes, no: '
     """
     values = {"text": item.text, "candidates": ", ".join(item.candidates)}
     # In one pass: a text may hold braces of its own.

@@ -29,7 +29,7 @@ from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
 from larc.studies.streams.walking import rows_content, walk
 from larc.studies.streams.ways import UNTRAINED, Way
-from larc.substrate import Substrate
+from larc.substrate import Substrate, load_substrate
 from larc.training.base import AdamW, SlowTrainer
 from larc.training.labels import LabelTrainer
 from larc.training.streams import StreamSettings, StreamTrainer
@@ -182,33 +182,91 @@ class Play(StreamsUnit):
 
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Answer every question in causal order."""
+        check_prompts(substrate, self.streams, self.settings)
+        player = self.player(substrate)
+        rows = walk(self.streams, player, display, self.name)
+        facts = {"data": self.data, "seed": self.seed}
+        return {"predictions.parquet": rows_content([{**facts, **row} for row in rows])}
+
+    def player(self, substrate: Substrate) -> StatePlayer:
+        """Return who answers: a state for each stream, at the way's start."""
         settings, way = self.settings, self.way
         slow = self.untrained(substrate)
         if way.start != UNTRAINED:
             slow = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
         rule = parse_rule(way.rule) if way.rule else None
-        learner = Learner(substrate, slow, rule, limits=settings.limits)
         cases = None
         if way.cases:
             fits = partial(short_enough, substrate, settings)
             cases = Cases(len(self.streams), settings.cases, fits)
-        player = StatePlayer(
-            learner, way, self.path, self.streams, seed=self.seed, cases=cases, fork=self.fork
+        return StatePlayer(
+            Learner(substrate, slow, rule, limits=settings.limits),
+            way,
+            self.path,
+            self.streams,
+            seed=self.seed,
+            cases=cases,
+            fork=self.fork,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost(Play):
+    """What a way costs: a few questions of a validation stream, nothing computed before."""
+
+    def compute(self, substrate: Substrate, display: Display) -> Files:
+        """Answer and learn on a model that was just loaded, and keep what that took."""
+        settings = self.settings
+        fresh = load_substrate(
+            settings.substrate,
+            adapter=settings.adapter or None,
+            device=settings.device,
+            dtype=settings.dtype,
+            acts_on=settings.acts_on,
+        )
+        player = self.player(fresh)
+        fresh.packs(64)  # found out once, and not a question's cost
+        fresh.check_boundary(settings.boundary)
+        fresh.ledger.clear()
         since = time.perf_counter()
-        rows = walk(self.streams, player, display, self.name)
+        walk(self.streams, player, display, self.name)
         seconds = time.perf_counter() - since
-        facts = {"data": self.data, "seed": self.seed}
-        one = next(iter(player.episodes.values()))
-        held: dict[str, Any] = {
-            "questions": sum(map(len, self.streams)),
+        episode = player.episodes["", 0]
+        held = 4 * episode.factors.numbers if self.way.learns else 0
+        if player.cases is not None:
+            held += sum(len(case.encode()) for case in player.cases.shown[0])
+        return {"held.json": cost_content(self.data, self.path, self.streams, fresh, seconds, held)}
+
+
+def cost_content(
+    data: str,
+    path: str,
+    streams: Sequence[Stream],
+    substrate: Substrate | None,
+    seconds: float,
+    held: int,
+) -> bytes:
+    """Return what answering some questions took, as JSON."""
+    counted = substrate.ledger.as_rows() if substrate is not None else []
+    positions = {
+        operation: sum(
+            int(row["effective"])
+            for row in counted
+            if row["operation"] == operation and row["kind"] in ("below", "mixer")
+        )
+        for operation in ("read", "update")
+    }
+    return as_json(
+        {
+            "data": data,
+            "path": path,
+            "questions": sum(map(len, streams)),
+            "positions": positions["read"],
+            "updated": positions["update"],
             "seconds": seconds,
-            "bytes": 4 * one.factors.numbers if way.learns else 0,
+            "bytes": held,
         }
-        return {
-            "predictions.parquet": rows_content([{**facts, **row} for row in rows]),
-            "held.json": as_json(held),
-        }
+    )
 
 
 def short_enough(substrate: Substrate, settings: StreamsSettings, prompt: str) -> bool:
