@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from larc.errors import LarcError
 from larc.evaluation import half_brier
 from larc.io.json_files import as_json
 from larc.io.parquet import from_parquet
@@ -173,7 +174,11 @@ def carry_out(
             run.finish_unit(choice_name(data.name), {"choice.json": choices[data.name].content()})
     names = [choice_name(data.name) for data in sets]
     run.record("choice made", {"choice": {u: run.unit_hashes(u)["choice.json"] for u in names}})
-    # From here on test streams are opened.
+    if settings.trials_only and not run.is_closed:
+        raise LarcError(
+            f"the choice is on record in {run.path} and no test stream was opened; write it down, "
+            "then give the same command without --trials-only."
+        )
     wanted = {
         data.name: [
             (way.score, one, seed)

@@ -11,7 +11,7 @@ from larc.settings import setting
 SYNTHETIC = "synthetic"
 #: Ways to train a start: on labels alone, and through the stream by two gradients.
 OBJECTIVES = ("static", "first-order", "exact")
-SCORES = ("mean", "prior")
+SCORES = ("mean", "sum", "prior")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class StreamsSettings(ModelSettings):
         OBJECTIVES, "How starts are trained: static, first-order, exact."
     )
     scores: tuple[str, ...] = setting(
-        ("mean",), "How candidates are scored: by the mean, or against their prior."
+        ("mean", "prior"),
+        "How candidates are scored: by the mean, the sum, or against their prior.",
     )
     updates: int = setting(200, "Outer updates of the static training.", least=1)
     batch: int = setting(16, "Labels in an outer update of the static training.", least=1)
@@ -75,6 +76,9 @@ class StreamsSettings(ModelSettings):
     window: int = setting(24, "How many questions a window has.", least=2)
     rules: tuple[str, ...] = setting(
         ("sgd:0.01", "sgd:0.02", "sgd:0.05"), "Update rules to choose among on validation streams."
+    )
+    trials_only: bool = setting(
+        False, "Stop when the choice is on record, before test streams are opened.", free=True
     )
     start: str = setting(
         "", "A package or a finished run of this study whose states are applied, untrained further."

@@ -21,7 +21,7 @@ from larc.rules import parse_rule
 from larc.runs.engines import Files
 from larc.runs.stopping import stoppable
 from larc.runs.units import Checkpoint, ModelUnit, counted, recount
-from larc.scoring import ask
+from larc.scoring import ask, checked_normalise
 from larc.state import SlowState
 from larc.studies.streams.cases import Cases
 from larc.studies.streams.players import StatePlayer
@@ -62,7 +62,11 @@ class StreamsUnit(ModelUnit):
         """Return the state from before any training."""
         settings = self.settings
         return SlowState.initial(
-            substrate, rank=settings.rank, seed=self.seed, boundary=settings.boundary
+            substrate,
+            rank=settings.rank,
+            seed=self.seed,
+            boundary=settings.boundary,
+            normalise=checked_normalise(self.score),
         )
 
 
