@@ -2,7 +2,7 @@
 
 from larc.runs.evidence import EvidencePlan, Step
 from larc.studies.streams.settings import PRESETS, StreamsSettings
-from larc.studies.study import Study, lazy
+from larc.studies.study import States, Study, lazy
 
 STUDY = Study(
     kind="streams",
@@ -23,4 +23,11 @@ STUDY = Study(
         "choices were on record before any test stream was opened",
     ),
     report=lazy("larc.studies.streams.report", "report"),
+    settle=lazy("larc.studies.streams.starting", "settled"),
+    states=States(
+        lambda objective, seed: f"train-{objective}-{seed}",
+        lazy("larc.studies.streams.starting", "objectives"),
+        lazy("larc.studies.streams.starting", "chosen"),
+        lazy("larc.studies.streams.starting", "package_files"),
+    ),
 )

@@ -6,24 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from larc.errors import LarcError
-from larc.evaluation import half_brier
-from larc.io.json_files import as_json
+from larc.io.hashes import sha256
 from larc.io.parquet import from_parquet
 from larc.progress import Display
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.runs.units import Unit, do_all, hashes
+from larc.studies.streams.choosing import CHOICE_FILE, Choice, choice_name, mean_loss
 from larc.studies.streams.lora import FILE as LORA_FILE
 from larc.studies.streams.lora import LORA, LoraFit, LoraPlay
+from larc.studies.streams.names import KEEP
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import DataSet, Stream
-from larc.studies.streams.units import STATIC, Cost, Play, Training, training_name
-from larc.studies.streams.ways import UNTRAINED, Way, test_ways
+from larc.studies.streams.starting import read_start
+from larc.studies.streams.units import Cost, Play, Training
+from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
 
-PREDICTIONS = "predictions.parquet"
+PREDICTIONS, SLOW = "predictions.parquet", "slow.safetensors"
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Carrier:
         """Return a start that is trained; none for the untrained one."""
         if objective == UNTRAINED:
             return b""
-        return self.run.unit_file(training_name(data, score, objective, seed), "slow.safetensors")
+        return self.run.unit_file(training_name(data, score, objective, seed), SLOW)
 
     # Plays ---------------------------------------------------------------------------------------
 
@@ -116,9 +116,28 @@ class Carrier:
             part="cost",
             path=path,
             way=way,
-            streams=[data.validation[0][: self.settings.cost_questions]],
+            streams=[(data.validation or data.test)[0][: self.settings.cost_questions]],
             slow=self.slow(data.name, way.score, way.start, seed),
         )
+
+    def test(self, sets: Sequence[DataSet], choices: Mapping[str, Choice]) -> list[Unit]:
+        """Play everything on test streams, and measure what it costs; returns who predicted."""
+        settings, first = self.settings, self.settings.seeds[0]
+        named = [(data, *pair) for data in sets for pair in choices[data.name].ways().items()]
+        written = self.do(
+            [
+                unit
+                for data, path, way in named
+                for seed in settings.seeds
+                for unit in self.plays("test", data, path, way, seed, fork=path == KEEP)
+            ]
+        )
+        if settings.costly_streams:
+            for data in sets:
+                rate = choices[data.name].lora_rate
+                written += self.lora_units("test", data, [rate], first)
+        self.do([self.cost(data, path, way, first) for data, path, way in named])
+        return written
 
     # LoRA ----------------------------------------------------------------------------------------
 
@@ -158,105 +177,73 @@ def carry_out(
     """Do whatever a run still lacks, in the order of evidence."""
     carrier = Carrier(run, settings, execution, Display())
     run.record("data read", {"counts": {data.name: data.counts for data in sets}})
-    first = settings.seeds[0]
-    starts = [(score, one) for score in settings.scores for one in _objectives(settings)]
-    wanted = {data.name: [(*start, first) for start in starts] for data in sets}
-    trained = carrier.train(sets, wanted)
-    run.record("trials trained", {"slow": hashes(run, trained, "slow.safetensors")})
-    choices = {data.name: choose(carrier, data, first) for data in sets}
-    tries = [unit for unit in run.units() if unit.startswith("try-")]
-    run.record(
-        "trials written",
-        {"predictions": {u: run.unit_hashes(u)[PREDICTIONS] for u in sorted(tries)}},
-    )
-    for data in sets:
-        if not run.is_done(choice_name(data.name)):
-            run.finish_unit(choice_name(data.name), {"choice.json": choices[data.name].content()})
+    choices = given_choices(carrier, sets) if settings.start else tried_choices(carrier, sets)
     names = [choice_name(data.name) for data in sets]
-    run.record("choice made", {"choice": {u: run.unit_hashes(u)["choice.json"] for u in names}})
+    run.record("choice made", {"choice": {u: run.unit_hashes(u)[CHOICE_FILE] for u in names}})
     if settings.trials_only and not run.is_closed:
         raise LarcError(
             f"the choice is on record in {run.path} and no test stream was opened; write it down, "
             "then give the same command without --trials-only."
         )
-    wanted = {
-        data.name: [
-            (way.score, one, seed)
-            for way in choices[data.name].ways().values()
-            for one in ({STATIC, way.start} - {UNTRAINED})
-            for seed in settings.seeds
-        ]
-        for data in sets
-    }
-    trained = carrier.train(sets, wanted)
-    run.record("training finished", {"slow": hashes(run, trained, "slow.safetensors")})
-    plays = [
-        unit
-        for data in sets
-        for path, way in choices[data.name].ways().items()
-        for seed in settings.seeds
-        for unit in carrier.plays("test", data, path, way, seed, fork=path == "KEEP")
-    ]
-    written = carrier.do(plays)
-    if settings.costly_streams:
-        for data in sets:
-            written += carrier.lora_units("test", data, [choices[data.name].lora_rate], first)
-    costs = [
-        carrier.cost(data, path, way, first)
-        for data in sets
-        for path, way in choices[data.name].ways().items()
-    ]
-    carrier.do(costs)
+    if not settings.start:
+        wanted = {name: _starts_of(choice, settings) for name, choice in choices.items()}
+        trained = carrier.train(sets, wanted)
+        run.record("training finished", {"slow": hashes(run, trained, SLOW)})
+    written = carrier.test(sets, choices)
     run.record("predictions written", {"predictions": hashes(run, written, PREDICTIONS)})
+
+
+def tried_choices(carrier: Carrier, sets: Sequence[DataSet]) -> dict[str, Choice]:
+    """Train starts with the first seed, try them on validation streams, and keep what is best."""
+    run, settings = carrier.run, carrier.settings
+    first = settings.seeds[0]
+    starts = [(score, one) for score in settings.scores for one in _objectives(settings)]
+    wanted = {data.name: [(*start, first) for start in starts] for data in sets}
+    trained = carrier.train(sets, wanted)
+    run.record("trials trained", {"slow": hashes(run, trained, SLOW)})
+    choices = {data.name: choose(carrier, data, first) for data in sets}
+    tries = sorted(unit for unit in run.units() if unit.startswith("try-"))
+    hashed = {unit: run.unit_hashes(unit)[PREDICTIONS] for unit in tries}
+    run.record("trials written", {"predictions": hashed})
+    for name, choice in choices.items():
+        if not run.is_done(choice_name(name)):
+            run.finish_unit(choice_name(name), {CHOICE_FILE: choice.content()})
+    return choices
+
+
+def given_choices(carrier: Carrier, sets: Sequence[DataSet]) -> dict[str, Choice]:
+    """Keep the states and the choice of a start under the names of this run's data."""
+    run, start = carrier.run, read_start(carrier.settings.start)
+    units: dict[str, dict[str, bytes]] = {}
+    for data in sets:
+        for (score, objective, seed), content in start.slow.items():
+            units[training_name(data.name, score, objective, seed)] = {SLOW: content}
+        units[choice_name(data.name)] = {CHOICE_FILE: start.choice.content()}
+        if start.files:
+            units[f"fitted-{data.name}"] = dict(start.files)
+    for unit, files in units.items():
+        if not run.is_done(unit):
+            run.finish_unit(unit, files)
+        elif run.unit_hashes(unit) != {name: sha256(content) for name, content in files.items()}:
+            raise LarcError(
+                f"{carrier.settings.start} is not what {run.path} began with; bring it back, or "
+                "choose another --out."
+            )
+    return {data.name: start.choice for data in sets}
+
+
+def _starts_of(choice: Choice, settings: StreamsSettings) -> list[tuple[str, str, int]]:
+    """Return the trainings that the ways of a choice need: score, objective and seed."""
+    return [
+        (way.score, one, seed)
+        for way in choice.ways().values()
+        for one in sorted({STATIC, way.start} - {UNTRAINED})
+        for seed in settings.seeds
+    ]
 
 
 def _objectives(settings: StreamsSettings) -> tuple[str, ...]:
     return (STATIC, *(one for one in settings.objectives if one != STATIC))
-
-
-# Choices -----------------------------------------------------------------------------------------
-
-
-def choice_name(data: str) -> str:
-    """Return the name of the unit that holds the choice for a data set."""
-    return f"choice-{data}"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was chosen on validation streams, and everything that was tried for it.
-
-    Attributes
-    ----------
-    way
-        The best way.
-    kept
-        The best way that keeps, of each start and score.
-    tried
-        The half-Brier loss of everything that was tried.
-    lora_rate
-        The online rate of LoRA.
-    """
-
-    way: Way
-    kept: Mapping[str, Way]
-    tried: Mapping[str, float]
-    lora_rate: float = 0.0
-
-    def ways(self) -> dict[str, Way]:
-        """Return what is compared on test streams."""
-        return test_ways(self.way, dict(self.kept))
-
-    def content(self) -> bytes:
-        """Return it as JSON."""
-        facts: dict[str, Any] = {
-            "way": self.way.facts(),
-            "kept": {name: way.facts() for name, way in self.kept.items()},
-            "tried": dict(self.tried),
-            "lora_rate": self.lora_rate,
-            "chosen": sorted({self.way.name, *(way.name for way in self.kept.values())}),
-        }
-        return as_json(facts)
 
 
 def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
@@ -273,10 +260,9 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
         for one, score in starts
     }
     best = min(kept.values(), key=tried.__getitem__)
-    for change in ({"cases": True},):
-        other = replace(best, **change)
-        tried |= carrier.tried(data, [other], seed)
-        best = min(best, other, key=tried.__getitem__)
+    others = [replace(best, cases=True)]
+    tried |= carrier.tried(data, others, seed)
+    best = min(best, *others, key=tried.__getitem__)
     losses = {way.name: loss for way, loss in tried.items()}
     rate = 0.0
     if settings.costly_streams:
@@ -289,23 +275,6 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
 def read_rows(run: Run, unit: str) -> list[dict[str, Any]]:
     """Return what a play said."""
     return from_parquet(run.unit_file(unit, PREDICTIONS), unit)
-
-
-def mean_loss(rows: Sequence[Mapping[str, Any]], path: str) -> float:
-    """Return the half-Brier loss of a path, streams weighed equally.
-
-    Examples
-    --------
-    >>> row = {"stream": "s", "path": "KEEP", "policy": [1.0, 0.0], "label": 0}
-    >>> mean_loss([row, {**row, "label": 1}], "KEEP")
-    0.5
-    """
-    by_stream: dict[str, list[float]] = {}
-    for row in rows:
-        if row["path"] == path:
-            loss = float(half_brier([row["policy"]], [row["label"]])[0])
-            by_stream.setdefault(row["stream"], []).append(loss)
-    return float(np.mean([np.mean(losses) for losses in by_stream.values()]))
 
 
 def streams_of(data: DataSet, part: str) -> tuple[Stream, ...]:

@@ -211,7 +211,7 @@ def _streams(results: Sequence[SetResults]) -> Table:
     rows: list[list[Cell]] = []
     for one in results:
         free = best_free(one)
-        paths = [RESET, KEEP, free, CONTROLLER]
+        paths = [RESET, KEEP, free or "", CONTROLLER]
         scores = [
             one.paths[path].by_stream("half-Brier").mean(0) if path in one.paths else None
             for path in paths

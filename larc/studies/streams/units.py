@@ -28,25 +28,13 @@ from larc.studies.streams.players import StatePlayer
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
 from larc.studies.streams.walking import rows_content, walk
-from larc.studies.streams.ways import UNTRAINED, Way
+from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
 from larc.substrate import Substrate, load_substrate
 from larc.training.base import AdamW, SlowTrainer
 from larc.training.labels import LabelTrainer
 from larc.training.streams import StreamSettings, StreamTrainer
 
-STATIC = "static"
 _SHOWN = 3
-
-
-def training_name(data: str, score: str, objective: str, seed: int) -> str:
-    """Return the name of the unit that trains a start.
-
-    Examples
-    --------
-    >>> training_name("tickets", "mean", "static", 7)
-    'train-tickets-mean-static-7'
-    """
-    return f"train-{data}-{score}-{objective}-{seed}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,18 @@ from typing import Any
 
 from larc.stream.strategies import Retention
 
-UNTRAINED = "untrained"
+UNTRAINED, STATIC = "untrained", "static"
+
+
+def training_name(data: str, score: str, objective: str, seed: int) -> str:
+    """Return the name of the unit that trains a start.
+
+    Examples
+    --------
+    >>> training_name("tickets", "mean", "static", 7)
+    'train-tickets-mean-static-7'
+    """
+    return f"train-{data}-{score}-{objective}-{seed}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,209 @@
+"""Who builds on what others said: private words on a state, mixtures, and the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from larc.experts import WordLogistic
+from larc.io.json_files import as_json
+from larc.progress import Display
+from larc.runs.engines import Files
+from larc.runs.units import Unit
+from larc.stream.question import Question
+from larc.studies.streams.choosing import mean_loss
+from larc.studies.streams.comparing import bare
+from larc.studies.streams.names import (
+    CONTROLLER,
+    CONTROLLER_ALL,
+    EXPERTS,
+    KEEP,
+    MIXTURE,
+    MODEL_FREE,
+    RESET,
+    WORDS_ON_KEEP,
+    WORDS_ON_RESET,
+)
+from larc.studies.streams.players import ExpertPlayer, MixturePlayer
+from larc.studies.streams.settings import StreamsSettings
+from larc.studies.streams.split import Stream
+from larc.studies.streams.walking import rows_content, walk
+
+#: What was said to each question of each stream, by who said it.
+SaidTo = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
+STANDING = {WORDS_ON_RESET: RESET, WORDS_ON_KEEP: KEEP}
+#: Private steps of the words that stand on a state, to choose among.
+BIAS_RATES, WORD_RATES = (0.05, 0.1, 0.2), (0.1, 0.3, 1.0, 3.0)
+#: How many of the best paths a controller may be given, to choose among.
+COUNTS = (2, 3, 4, 6)
+
+
+def said_to(rows: Sequence[Mapping[str, Any]], renamed: Mapping[str, str]) -> SaidTo:
+    """Return rows by question; a renamed path has another name, and all others their own.
+
+    Examples
+    --------
+    >>> row = {"stream": "s", "name": "a", "path": "TRIED", "policy": [0.5, 0.5]}
+    >>> said_to([row], {"TRIED": "KEEP"})
+    {('s', 'a'): {'KEEP': [0.5, 0.5]}}
+    """
+    said: dict[tuple[str, str], dict[str, Sequence[float]]] = {}
+    for row in rows:
+        path = renamed.get(row["path"], row["path"])
+        said.setdefault((row["stream"], row["name"]), {})[path] = row["policy"]
+    return said
+
+
+def standing_rows(
+    path: str,
+    rates: tuple[float, float],
+    said: SaidTo,
+    streams: Sequence[Stream],
+    settings: StreamsSettings,
+    display: Display,
+) -> list[dict[str, Any]]:
+    """Return what private words say that stand on a state: its log-probabilities are their offset."""
+    under = STANDING[path]
+    rows = []
+    for stream in streams:  # one at a time: what is stood on is looked up by a question's name
+
+        def read(questions: Sequence[Question], name: str = stream[0].stream) -> list[Any]:
+            return [said[name, question.name][under] for question in questions]
+
+        expert = WordLogistic(
+            path, size=settings.words, on=read, bias_rate=rates[0], rate=rates[1]
+        )
+        texts = [bare(stream)]
+        rows += walk(texts, ExpertPlayer(expert.begin, texts), display, path)
+    return rows
+
+
+def mixed_rows(
+    path: str, names: Sequence[str], said: SaidTo, streams: Sequence[Stream], display: Display
+) -> list[dict[str, Any]]:
+    """Return what a forecaster makes of some paths."""
+    return walk(streams, MixturePlayer(path, names, said, streams), display, path)
+
+
+def add_rows(said: SaidTo, rows: Sequence[Mapping[str, Any]]) -> SaidTo:
+    """Return what was said with some rows more."""
+    more = said_to(rows, {})
+    return {key: {**told, **more.get(key, {})} for key, told in said.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighTrial(Unit):
+    """What is chosen for those that weigh: the steps of standing words, and whom to trust."""
+
+    settings: StreamsSettings
+    data: str
+    said: SaidTo
+    streams: Sequence[Stream]
+
+    @property
+    def name(self) -> str:
+        """The unit's name."""
+        return f"weigh-{self.data}"
+
+    def perform(self, display: Display) -> Files:
+        """Try the steps, then how many of the best paths a controller is given."""
+        tried: dict[str, float] = {}
+        said, rates, losses = self.said, {}, {}
+        first = next(iter(self.said.values()))
+        for path, under in STANDING.items():
+            options = {}
+            for pair in product(BIAS_RATES, WORD_RATES):
+                rows = standing_rows(path, pair, self.said, self.streams, self.settings, display)
+                options[pair] = (mean_loss(rows, path), rows)
+                tried[f"{path} {pair[0]:g} {pair[1]:g}"] = options[pair][0]
+            rates[path] = min(options, key=lambda pair: options[pair][0])
+            said = add_rows(said, options[rates[path]][1])
+            losses[path] = options[rates[path]][0]
+            assert under in first
+        singles = [path for path in (*EXPERTS, RESET, KEEP, *STANDING) if path in first or path in losses]
+        for path in singles:
+            losses[path] = said_loss(said, self.streams, path)
+        ordered = sorted(singles, key=losses.__getitem__)
+        counted = {}
+        for count in COUNTS:
+            names = ordered[:count]
+            rows = mixed_rows(CONTROLLER, names, said, self.streams, display)
+            counted[count] = tried[f"{CONTROLLER} of {count}"] = mean_loss(rows, CONTROLLER)
+        best = min(counted, key=counted.__getitem__)
+        choice = {
+            "rates": {path: list(pair) for path, pair in rates.items()},
+            "trusted": ordered[:best],
+            "tried": {**tried, **losses},
+        }
+        return {"weigh.json": as_json(choice)}
+
+
+def said_loss(said: SaidTo, streams: Sequence[Stream], path: str) -> float:
+    """Return the half-Brier loss of a path that has answered, streams weighed equally."""
+    rows = [
+        {
+            "stream": item.stream,
+            "path": path,
+            "policy": said[item.stream, item.name][path],
+            "label": item.label,
+        }
+        for stream in streams
+        for item in stream
+    ]
+    return mean_loss(rows, path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weigh(Unit):
+    """Test streams answered by those that build on what was said there, with one seed.
+
+    Attributes
+    ----------
+    rates, trusted
+        What was chosen on validation streams.
+    """
+
+    settings: StreamsSettings
+    data: str
+    seed: int
+    said: SaidTo
+    streams: Sequence[Stream]
+    rates: Mapping[str, tuple[float, float]]
+    trusted: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """The unit's name."""
+        return f"test-{self.data}-weighed-{self.seed}"
+
+    def perform(self, display: Display) -> Files:
+        """Answer every question in causal order."""
+        said, rows = self.said, []
+        for path in STANDING:
+            more = standing_rows(
+                path, self.rates[path], self.said, self.streams, self.settings, display
+            )
+            said, rows = add_rows(said, more), [*rows, *more]
+        everybody = list(next(iter(said.values())))
+        free = [path for path in MODEL_FREE if path in everybody]
+        trusted = [path for path in self.trusted if path in everybody]
+        for path, names in ((MIXTURE, free), (CONTROLLER, trusted), (CONTROLLER_ALL, everybody)):
+            rows += mixed_rows(path, names, said, self.streams, display)
+        facts = {"data": self.data, "seed": self.seed}
+        return {"predictions.parquet": rows_content([{**facts, **row} for row in rows])}
+
+
+def whole_paths(rows: Sequence[Mapping[str, Any]], questions: int) -> set[str]:
+    """Return the paths that answered all of so many questions.
+
+    Examples
+    --------
+    >>> whole_paths([{"path": "KEEP"}, {"path": "KEEP"}, {"path": "KEEP FROZEN"}], 2)
+    {'KEEP'}
+    """
+    names, counts = np.unique([row["path"] for row in rows], return_counts=True)
+    return {str(name) for name, count in zip(names, counts, strict=True) if count == questions}
