@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from larc.evaluation import half_brier
 from larc.io.json_files import as_json
+from larc.io.parquet import from_parquet
 from larc.io.states import whole
+from larc.runs.run import Run
 from larc.studies.streams.ways import Way, test_ways
 
 CHOICE_FILE = "choice.json"
@@ -35,12 +37,18 @@ class Choice:
         The half-Brier loss of everything that was tried.
     lora_rate
         The online rate of LoRA.
+    rates
+        The private steps of words that stand on a state: of their bias, and of the words.
+    trusted
+        Whom the controller weighs.
     """
 
     way: Way
     kept: Mapping[str, Way]
     tried: Mapping[str, float]
     lora_rate: float = 0.0
+    rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    trusted: tuple[str, ...] = ()
 
     def ways(self) -> dict[str, Way]:
         """Return what is compared on test streams."""
@@ -53,6 +61,8 @@ class Choice:
             "kept": {name: way.facts() for name, way in self.kept.items()},
             "tried": dict(self.tried),
             "lora_rate": self.lora_rate,
+            "rates": {path: list(pair) for path, pair in self.rates.items()},
+            "trusted": list(self.trusted),
             "chosen": sorted({self.way.name, *(way.name for way in self.kept.values())}),
         }
         return as_json(facts)
@@ -74,7 +84,14 @@ def parse_choice(facts: Any) -> Choice:
             {str(name): Way(**way) for name, way in facts["kept"].items()},
             {str(name): float(loss) for name, loss in facts["tried"].items()},
             float(facts["lora_rate"]),
+            {str(path): (float(a), float(b)) for path, (a, b) in facts["rates"].items()},
+            tuple(map(str, facts["trusted"])),
         )
+
+
+def read_rows(run: Run, unit: str) -> list[dict[str, Any]]:
+    """Return what was said in a unit."""
+    return from_parquet(run.unit_file(unit, "predictions.parquet"), unit)
 
 
 def mean_loss(rows: Sequence[Mapping[str, Any]], path: str) -> float:

@@ -234,17 +234,11 @@ def _costs(run: Run) -> list[Table]:
     units = [unit for unit in run.units() if unit.startswith("cost-")]
     rows: list[list[Cell]] = []
     for unit in sorted(units):
-        facts = run.unit_json(unit, "held.json")
-        rows.append(
-            [
-                facts["data"],
-                facts["path"],
-                facts["positions"] / facts["questions"],
-                facts["updated"] / facts["questions"],
-                1000 * facts["seconds"] / facts["questions"],
-                facts["bytes"],
-            ]
-        )
+        for facts in run.unit_json(unit, "held.json"):
+            asked = facts["questions"]
+            counts = (facts["positions"] / asked, facts["updated"] / asked)
+            time = 1000 * facts["seconds"] / asked
+            rows.append([facts["data"], facts["path"], *counts, time, facts["bytes"]])
     if not rows:
         return []
     return [

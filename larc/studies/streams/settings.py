@@ -56,6 +56,7 @@ class StreamsSettings(ModelSettings):
     )
     side_by_side: int = setting(8, "Streams that share physical batches.", least=1)
     first: int = setting(20, "How many first questions of a stream are scored apart.", least=1)
+    words: int = setting(8192, "Indices that words and pairs of words are hashed to.", least=1)
     cases: int = setting(4, "How many recent cases a prompt with cases shows.", least=1)
     objectives: tuple[str, ...] = setting(
         OBJECTIVES, "How starts are trained: static, first-order, exact."
@@ -149,6 +150,7 @@ PRESETS = {
         lora_layer=2,
         lora_updates=2,
         first=4,
+        words=512,
         cases=2,
         updates=3,
         batch=4,

@@ -13,6 +13,7 @@ from larc.pretrained import CONFIG, read_layout
 from larc.runs.run import Run
 from larc.settings import build
 from larc.studies.streams.choosing import CHOICE_FILE, Choice, choice_name, parse_choice
+from larc.studies.streams.comparing import fitted_name
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.ways import STATIC, UNTRAINED, training_name
 
@@ -105,7 +106,7 @@ def _from_run(run: Run) -> Start:
 
 def fitted_files(run: Run, data: str) -> dict[str, bytes]:
     """Return what a run fitted besides states, as the files that a package has of it."""
-    unit = f"fitted-{data}"
+    unit = fitted_name(data)
     if not run.is_done(unit):
         return {}
     names = [name for name in run.unit_hashes(unit) if name.startswith("fitted-")]

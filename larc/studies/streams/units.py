@@ -227,19 +227,20 @@ class Cost(Play):
         held = 4 * episode.factors.numbers if self.way.learns else 0
         if player.cases is not None:
             held += sum(len(case.encode()) for case in player.cases.shown[0])
-        return {"held.json": cost_content(self.data, self.path, self.streams, fresh, seconds, held)}
+        facts = cost_facts(self.data, self.path, self.streams, fresh, seconds, held)
+        return {"held.json": as_json([facts])}
 
 
-def cost_content(
+def cost_facts(
     data: str,
     path: str,
     streams: Sequence[Stream],
-    substrate: Substrate | None,
+    substrate: Substrate,
     seconds: float,
     held: int,
-) -> bytes:
-    """Return what answering some questions took, as JSON."""
-    counted = substrate.ledger.as_rows() if substrate is not None else []
+) -> dict[str, Any]:
+    """Return what answering some questions took, as JSON values."""
+    counted = substrate.ledger.as_rows()
     positions = {
         operation: sum(
             int(row["effective"])
@@ -248,17 +249,15 @@ def cost_content(
         )
         for operation in ("read", "update")
     }
-    return as_json(
-        {
-            "data": data,
-            "path": path,
-            "questions": sum(map(len, streams)),
-            "positions": positions["read"],
-            "updated": positions["update"],
-            "seconds": seconds,
-            "bytes": held,
-        }
-    )
+    return {
+        "data": data,
+        "path": path,
+        "questions": sum(map(len, streams)),
+        "positions": positions["read"],
+        "updated": positions["update"],
+        "seconds": seconds,
+        "bytes": held,
+    }
 
 
 def short_enough(substrate: Substrate, settings: StreamsSettings, prompt: str) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
-
-import numpy as np
 
 from larc.experts import WordLogistic
 from larc.io.json_files import as_json
@@ -42,19 +41,17 @@ BIAS_RATES, WORD_RATES = (0.05, 0.1, 0.2), (0.1, 0.3, 1.0, 3.0)
 COUNTS = (2, 3, 4, 6)
 
 
-def said_to(rows: Sequence[Mapping[str, Any]], renamed: Mapping[str, str]) -> SaidTo:
-    """Return rows by question; a renamed path has another name, and all others their own.
+def said_to(rows: Sequence[Mapping[str, Any]]) -> SaidTo:
+    """Return rows by question.
 
     Examples
     --------
-    >>> row = {"stream": "s", "name": "a", "path": "TRIED", "policy": [0.5, 0.5]}
-    >>> said_to([row], {"TRIED": "KEEP"})
+    >>> said_to([{"stream": "s", "name": "a", "path": "KEEP", "policy": [0.5, 0.5]}])
     {('s', 'a'): {'KEEP': [0.5, 0.5]}}
     """
     said: dict[tuple[str, str], dict[str, Sequence[float]]] = {}
     for row in rows:
-        path = renamed.get(row["path"], row["path"])
-        said.setdefault((row["stream"], row["name"]), {})[path] = row["policy"]
+        said.setdefault((row["stream"], row["name"]), {})[row["path"]] = row["policy"]
     return said
 
 
@@ -66,7 +63,7 @@ def standing_rows(
     settings: StreamsSettings,
     display: Display,
 ) -> list[dict[str, Any]]:
-    """Return what private words say that stand on a state: its log-probabilities are their offset."""
+    """Return what private words say on top of a state: its log-probabilities are their offset."""
     under = STANDING[path]
     rows = []
     for stream in streams:  # one at a time: what is stood on is looked up by a question's name
@@ -74,9 +71,7 @@ def standing_rows(
         def read(questions: Sequence[Question], name: str = stream[0].stream) -> list[Any]:
             return [said[name, question.name][under] for question in questions]
 
-        expert = WordLogistic(
-            path, size=settings.words, on=read, bias_rate=rates[0], rate=rates[1]
-        )
+        expert = WordLogistic(path, size=settings.words, on=read, bias_rate=rates[0], rate=rates[1])
         texts = [bare(stream)]
         rows += walk(texts, ExpertPlayer(expert.begin, texts), display, path)
     return rows
@@ -91,7 +86,7 @@ def mixed_rows(
 
 def add_rows(said: SaidTo, rows: Sequence[Mapping[str, Any]]) -> SaidTo:
     """Return what was said with some rows more."""
-    more = said_to(rows, {})
+    more = said_to(rows)
     return {key: {**told, **more.get(key, {})} for key, told in said.items()}
 
 
@@ -112,9 +107,8 @@ class WeighTrial(Unit):
     def perform(self, display: Display) -> Files:
         """Try the steps, then how many of the best paths a controller is given."""
         tried: dict[str, float] = {}
-        said, rates, losses = self.said, {}, {}
-        first = next(iter(self.said.values()))
-        for path, under in STANDING.items():
+        said, rates = self.said, {}
+        for path in STANDING:
             options = {}
             for pair in product(BIAS_RATES, WORD_RATES):
                 rows = standing_rows(path, pair, self.said, self.streams, self.settings, display)
@@ -122,11 +116,8 @@ class WeighTrial(Unit):
                 tried[f"{path} {pair[0]:g} {pair[1]:g}"] = options[pair][0]
             rates[path] = min(options, key=lambda pair: options[pair][0])
             said = add_rows(said, options[rates[path]][1])
-            losses[path] = options[rates[path]][0]
-            assert under in first
-        singles = [path for path in (*EXPERTS, RESET, KEEP, *STANDING) if path in first or path in losses]
-        for path in singles:
-            losses[path] = said_loss(said, self.streams, path)
+        singles = [*EXPERTS, RESET, KEEP, *STANDING]
+        losses = {path: said_loss(said, self.streams, path) for path in singles}
         ordered = sorted(singles, key=losses.__getitem__)
         counted = {}
         for count in COUNTS:
@@ -182,7 +173,8 @@ class Weigh(Unit):
 
     def perform(self, display: Display) -> Files:
         """Answer every question in causal order."""
-        said, rows = self.said, []
+        said = self.said
+        rows: list[dict[str, Any]] = []
         for path in STANDING:
             more = standing_rows(
                 path, self.rates[path], self.said, self.streams, self.settings, display
@@ -197,13 +189,10 @@ class Weigh(Unit):
         return {"predictions.parquet": rows_content([{**facts, **row} for row in rows])}
 
 
-def whole_paths(rows: Sequence[Mapping[str, Any]], questions: int) -> set[str]:
-    """Return the paths that answered all of so many questions.
-
-    Examples
-    --------
-    >>> whole_paths([{"path": "KEEP"}, {"path": "KEEP"}, {"path": "KEEP FROZEN"}], 2)
-    {'KEEP'}
-    """
-    names, counts = np.unique([row["path"] for row in rows], return_counts=True)
-    return {str(name) for name, count in zip(names, counts, strict=True) if count == questions}
+def whole_rows(
+    rows: Sequence[Mapping[str, Any]], streams: Sequence[Stream]
+) -> list[Mapping[str, Any]]:
+    """Return the rows of who answered every question: what begins in the middle is left out."""
+    asked = sum(map(len, streams))
+    counts = Counter(row["path"] for row in rows)
+    return [row for row in rows if counts[row["path"]] == asked]
