@@ -33,7 +33,13 @@ def carry_out(
 ) -> None:
     """Do whatever a run still lacks, in the order of evidence."""
     carrier = Carrier(run, settings, execution)
-    run.record("data read", {"counts": {data.name: data.counts for data in sets}})
+    run.record(
+        "data read",
+        {
+            "counts": {data.name: data.counts for data in sets},
+            "parts": {data.name: data.names for data in sets},
+        },
+    )
     choices = given_choices(carrier, sets) if settings.start else tried_choices(carrier, sets)
     names = [choice_name(data.name) for data in sets]
     run.record("choice made", {"choice": {u: run.unit_hashes(u)[CHOICE_FILE] for u in names}})

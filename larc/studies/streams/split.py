@@ -33,6 +33,8 @@ class DataSet:
         The streams that are used, each as its questions in order.
     counts
         How many streams and questions there are in each part, and how many are used.
+    names
+        The streams of each part, also those beyond its cap.
     """
 
     name: str
@@ -40,6 +42,7 @@ class DataSet:
     validation: tuple[Stream, ...]
     test: tuple[Stream, ...]
     counts: Mapping[str, Mapping[str, int]]
+    names: Mapping[str, Sequence[str]]
 
 
 def data_sets(settings: StreamsSettings) -> tuple[DataSet, ...]:
@@ -96,7 +99,8 @@ def divide(name: str, streams: Mapping[str, Sequence[Item]], settings: StreamsSe
     }
     used: dict[str, tuple[Stream, ...]] = {}
     counts: dict[str, dict[str, int]] = {}
-    for part, members in part_names(list(streams), settings).items():
+    parts = part_names(list(streams), settings)
+    for part, members in parts.items():
         most, questions = caps[part]
         chosen = members[: most or None]
         used[part] = tuple(
@@ -108,7 +112,7 @@ def divide(name: str, streams: Mapping[str, Sequence[Item]], settings: StreamsSe
             "used_streams": len(chosen),
             "used_questions": sum(map(len, used[part])),
         }
-    return DataSet(name, used["training"], used["validation"], used["test"], counts)
+    return DataSet(name, used["training"], used["validation"], used["test"], counts, {**parts})
 
 
 def part_names(names: Sequence[str], settings: StreamsSettings) -> dict[Part, list[str]]:
@@ -129,6 +133,10 @@ def part_names(names: Sequence[str], settings: StreamsSettings) -> dict[Part, li
     looked_at = [name for name in order if name in settings.looked_at]
     rest = [name for name in order if name not in settings.looked_at]
     if settings.start:
+        if not rest:
+            raise LarcError(
+                "every stream was looked at, or used to make the start; give streams that are new."
+            )
         return {"training": [], "validation": looked_at, "test": rest}
     validation = max(round(settings.validation_share * len(order)), len(looked_at), 1)
     test = max(round(settings.test_share * len(order)), 1)

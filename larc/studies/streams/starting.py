@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,21 +39,41 @@ class Start:
         The states, by score, objective and seed.
     files
         Whatever else was fitted there, by name.
+    used
+        The streams it was trained and chosen on.
     """
 
     settings: Mapping[str, Any]
     choice: Choice
     slow: Mapping[tuple[str, str, int], bytes]
     files: Mapping[str, bytes]
+    used: tuple[str, ...]
 
 
 def settled(settings: StreamsSettings) -> StreamsSettings:
-    """Return the settings with what their start decides; without a start they stay as they are."""
+    """Return the settings with what their start decides; without a start they stay as they are.
+
+    Streams that it was trained or chosen on count as looked at: they are never for test.
+    """
     if not settings.start:
         return settings
     start = read_start(settings.start)
     decided = {name: start.settings[name] for name in DECIDED if name in start.settings}
-    return build(StreamsSettings, {**decided, "costly_streams": 0}, settings)
+    looked_at = tuple(dict.fromkeys((*settings.looked_at, *start.used)))
+    return replace(
+        build(StreamsSettings, {**decided, "costly_streams": 0}, settings), looked_at=looked_at
+    )
+
+
+def used_streams(evidence: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the streams that a run trained or chose on, from its evidence."""
+    parts = next(event["parts"] for event in evidence if event["event"] == "data read")
+    return tuple(
+        str(name)
+        for by_part in parts.values()
+        for part in ("training", "validation")
+        for name in by_part[part]
+    )
 
 
 def read_start(source: str) -> Start:
@@ -77,7 +97,8 @@ def _from_package(directory: Path) -> Start:
     slow = {(way.score, way.start, seed): read_layout(directory, seed=seed)[2] for seed in seeds}
     others = [path for path in directory.glob("fitted-*") if path.is_file()]
     files = {path.name: _read(path) for path in sorted(others)}
-    return Start(lineage["config"]["settings"], only_chosen(choice), slow, files)
+    used = used_streams(lineage["evidence"])
+    return Start(lineage["config"]["settings"], only_chosen(choice), slow, files, used)
 
 
 def _from_run(run: Run) -> Start:
@@ -101,7 +122,8 @@ def _from_run(run: Run) -> Start:
         for objective in {way.start, STATIC} - {UNTRAINED}
         for seed in run.settings["seeds"]
     }
-    return Start(run.settings, choice, slow, fitted_files(run, data))
+    used = used_streams(run.evidence())
+    return Start(run.settings, choice, slow, fitted_files(run, data), used)
 
 
 def fitted_files(run: Run, data: str) -> dict[str, bytes]:

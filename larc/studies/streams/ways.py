@@ -34,8 +34,6 @@ class Way:
         How candidates are scored: ``mean`` or ``prior``.
     retention, rule, sham
         What it keeps of its labels, how it learns from them, and whether they are permuted.
-    offsets
-        Whether a private bias per candidate is learned with it.
     cases
         Whether its prompts show recent labelled cases of the stream.
 
@@ -50,13 +48,12 @@ class Way:
     retention: Retention = "keep"
     rule: str = ""
     sham: bool = False
-    offsets: bool = False
     cases: bool = False
 
     @property
     def name(self) -> str:
         """What its unit is called."""
-        marks = [mark for mark in ("sham", "offsets", "cases") if getattr(self, mark)]
+        marks = [mark for mark in ("sham", "cases") if getattr(self, mark)]
         parts = [self.start, self.score, self.retention, self.rule, *marks]
         return re.sub(r"[^a-z0-9.-]+", "-", "-".join(filter(None, parts)))
 
@@ -68,7 +65,7 @@ class Way:
     @property
     def at_reset(self) -> Way:
         """The same way, read at its start: it has no rule and learns nothing."""
-        return replace(self, retention="reset", rule="", sham=False, offsets=False)
+        return replace(self, retention="reset", rule="", sham=False)
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -94,7 +91,7 @@ def test_ways(chosen: Way, kept: dict[str, Way]) -> dict[str, Way]:
     >>> best = Way("static", "prior", rule="sgd:0.02")
     >>> other = Way("first-order", "prior", rule="sgd:0.05")
     >>> list(test_ways(best, {"static prior": best, "first-order prior": other}))
-    ['RESET', 'KEEP', 'LATEST', 'SHAM', 'CASES RESET', 'CASES KEEP', 'OFFSETS KEEP',
+    ['RESET', 'KEEP', 'LATEST', 'SHAM', 'CASES RESET', 'CASES KEEP',
      'RESET first-order prior', 'KEEP first-order prior', 'UNTRAINED']
     """
     ways = {
@@ -109,8 +106,6 @@ def test_ways(chosen: Way, kept: dict[str, Way]) -> dict[str, Way]:
     else:
         ways["CASES RESET"] = replace(chosen.at_reset, cases=True)
         ways["CASES KEEP"] = replace(chosen, cases=True)
-    other = replace(chosen, offsets=not chosen.offsets)
-    ways["KEEP without offsets" if chosen.offsets else "OFFSETS KEEP"] = other
     for name, way in kept.items():
         if (way.start, way.score) != (chosen.start, chosen.score):
             ways[f"RESET {name}"] = way.at_reset
