@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from larc.errors import LarcError
-from larc.io.hashes import sha256
 from larc.progress import Display
 from larc.runs.run import Run
 from larc.runs.settings import Execution
@@ -20,7 +19,7 @@ from larc.studies.streams.names import KEEP, RESET
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import DataSet, Stream
 from larc.studies.streams.starting import fitted_files, read_start
-from larc.studies.streams.units import Cost, Play, Training
+from larc.studies.streams.units import Cost, Given, Play, Training
 from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
 from larc.studies.streams.weighing import Weigh, WeighTrial, said_to, whole_rows
 
@@ -60,8 +59,7 @@ def tried_choices(carrier: Carrier, sets: Sequence[DataSet]) -> dict[str, Choice
     """Train starts with the first seed, try them on validation streams, and keep what is best."""
     run, settings = carrier.run, carrier.settings
     first = settings.seeds[0]
-    starts = [(score, one) for score in settings.scores for one in _objectives(settings)]
-    wanted = {data.name: [(*start, first) for start in starts] for data in sets}
+    wanted = {data.name: [(score, one, first) for one, score in _starts(settings)] for data in sets}
     trained = carrier.train(sets, wanted)
     run.record("trials trained", {"slow": hashes(run, trained, SLOW)})
     choices = {data.name: choose(carrier, data, first) for data in sets}
@@ -77,17 +75,28 @@ def tried_choices(carrier: Carrier, sets: Sequence[DataSet]) -> dict[str, Choice
 def given_choices(carrier: Carrier, sets: Sequence[DataSet]) -> dict[str, Choice]:
     """Keep the states and the choice of a start under the names of this run's data."""
     run, start = carrier.run, read_start(carrier.settings.start)
-    units: dict[str, dict[str, bytes]] = {}
+    states = [
+        Given(
+            settings=carrier.settings,
+            data=data.name,
+            seed=seed,
+            score=score,
+            objective=objective,
+            slow=content,
+        )
+        for data in sets
+        for (score, objective, seed), content in start.slow.items()
+    ]
+    carrier.do(states)
+    kept = {unit.name: {SLOW: unit.slow} for unit in states}
     for data in sets:
-        for (score, objective, seed), content in start.slow.items():
-            units[training_name(data.name, score, objective, seed)] = {SLOW: content}
-        units[choice_name(data.name)] = {CHOICE_FILE: start.choice.content()}
+        kept[choice_name(data.name)] = {CHOICE_FILE: start.choice.content()}
         if start.files:
-            units[fitted_name(data.name)] = dict(start.files)
-    for unit, files in units.items():
+            kept[fitted_name(data.name)] = dict(start.files)
+    for unit, files in kept.items():
         if not run.is_done(unit):
             run.finish_unit(unit, files)
-        elif run.unit_hashes(unit) != {name: sha256(content) for name, content in files.items()}:
+        if any(run.unit_file(unit, name) != content for name, content in files.items()):
             raise LarcError(
                 f"{carrier.settings.start} is not what {run.path} began with; bring it back, or "
                 "choose another --out."
@@ -98,7 +107,7 @@ def given_choices(carrier: Carrier, sets: Sequence[DataSet]) -> dict[str, Choice
 def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
     """Choose rule, start and score, then cases, then for those that build on the best."""
     settings = carrier.settings
-    starts = [(one, score) for score in settings.scores for one in _objectives(settings)]
+    starts = _starts(settings)
     stage = [Way(*start, rule=rule) for start in starts for rule in settings.rules]
     resets = [Way(*start, "reset") for start in starts]
     tried = carrier.tried(data, [*stage, *resets], seed)
@@ -125,8 +134,14 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
     return Choice(best, kept, losses, rate, steps, tuple(weighed["trusted"]))
 
 
-def _objectives(settings: StreamsSettings) -> tuple[str, ...]:
-    return (STATIC, *(one for one in settings.objectives if one != STATIC))
+def _starts(settings: StreamsSettings) -> list[tuple[str, str]]:
+    """Return the starts that are tried: an objective and a score each.
+
+    A training through the stream goes on from the static one of the first score.
+    """
+    through = [one for one in settings.objectives if one != STATIC]
+    static = [(STATIC, score) for score in settings.scores]
+    return [*static, *((one, settings.scores[0]) for one in through)]
 
 
 def _starts_of(choice: Choice, settings: StreamsSettings) -> list[tuple[str, str, int]]:

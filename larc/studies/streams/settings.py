@@ -62,8 +62,9 @@ class StreamsSettings(ModelSettings):
         OBJECTIVES, "How starts are trained: static, first-order, exact."
     )
     scores: tuple[str, ...] = setting(
-        ("mean", "prior"),
-        "How candidates are scored: by the mean, the sum, or against their prior.",
+        ("prior", "mean"),
+        "How candidates are scored: against their prior, by the mean, or by the sum. The static "
+        "start is trained with each, the others with the first.",
     )
     updates: int = setting(200, "Outer updates of the static training.", least=1)
     batch: int = setting(16, "Labels in an outer update of the static training.", least=1)
@@ -128,6 +129,7 @@ PRESETS = {
         test_streams=6,
         test_questions=40,
         costly_streams=2,
+        cost_questions=4,
         lora_updates=10,
         lora_rates=(1e-3,),
         updates=60,

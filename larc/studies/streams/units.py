@@ -142,6 +142,24 @@ class Training(StreamsUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Given(StreamsUnit):
+    """A start that was trained elsewhere, kept as it is where it fits the frozen model."""
+
+    objective: str
+    slow: bytes
+
+    @property
+    def name(self) -> str:
+        """The unit's name: that of its training."""
+        return training_name(self.data, self.score, self.objective, self.seed)
+
+    def compute(self, substrate: Substrate, display: Display) -> Files:
+        """Refuse a state of another model."""
+        SlowState.from_bytes(self.slow, self.name).check_fits(substrate)
+        return {"slow.safetensors": self.slow}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Play(StreamsUnit):
     """Streams answered side by side in one way.
 

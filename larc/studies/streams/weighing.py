@@ -36,7 +36,7 @@ from larc.studies.streams.walking import rows_content, walk
 SaidTo = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
 STANDING = {WORDS_ON_RESET: RESET, WORDS_ON_KEEP: KEEP}
 #: Private steps of the words that stand on a state, to choose among.
-BIAS_RATES, WORD_RATES = (0.05, 0.1, 0.2), (0.1, 0.3, 1.0, 3.0)
+BIAS_RATES, WORD_RATES = (0.05, 0.2, 0.4), (0.3, 1.0, 3.0, 6.0)
 #: How many of the best paths a controller may be given, to choose among.
 COUNTS = (2, 3, 4, 6)
 
