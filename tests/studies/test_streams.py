@@ -105,25 +105,15 @@ def test_a_run_that_stopped_finds_the_same_as_one_that_did_not(run, tmp_path):
 
 def test_validation_streams_alone_decide_the_choice(run, tmp_path):
     """Other labels in test streams change no trial, no choice and no training."""
-    lines = []
     (data,) = data_sets(SMALL)
     tested = {stream[0].stream for stream in data.test}
+    items = [item for some in synthetic_streams().values() for item in some]
     for changed, file in ((False, "one"), (True, "other")):
-        lines = [
-            {
-                "stream": item.stream,
-                "item_id": item.name,
-                "order": item.order,
-                "text": item.text,
-                "candidates": list(item.candidates),
-                "label": (item.label + (changed and stream in tested)) % 3,
-            }
-            for stream, items in synthetic_streams().items()
-            for item in items
-        ]
         (tmp_path / file).mkdir()
         path = tmp_path / file / "made.jsonl"
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write(
+            path, items, lambda item, by=changed: (item.label + (by and item.stream in tested)) % 3
+        )
         with pytest.raises(LarcError, match="no test stream was opened"):
             carried_out(
                 tmp_path / f"run-{file}", data=(str(path),), trials_only=True, costly_streams=0
@@ -132,6 +122,38 @@ def test_validation_streams_alone_decide_the_choice(run, tmp_path):
     for name in one:
         if name not in ("config.json",):
             assert one[name] == other[name], name
+
+
+def test_each_file_is_a_data_set_of_its_own(tmp_path):
+    for number, name in enumerate(("north", "south")):
+        made = synthetic_streams(streams=6, questions=8, seed=number)
+        write(tmp_path / f"{name}.jsonl", [item for items in made.values() for item in items])
+    files = tuple(str(tmp_path / f"{name}.jsonl") for name in ("north", "south"))
+    small = {"objectives": ("static",), "rules": ("sgd:1.0",), "costly_streams": 0, "updates": 2}
+    carried_out(tmp_path / "run", data=files, test_streams=2, **small)
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert {line[0] for line in table(tmp_path / "run", "scores")} == {"north", "south"}
+    assert {line[0] for line in table(tmp_path / "run", "choices")} == {"north", "south"}
+    command = ["package", str(tmp_path / "run"), "--out", str(tmp_path / "package")]
+    assert main(command) == 1  # whose states?
+    start = json.loads((tmp_path / "run/units/choice-north/choice.json").read_text())["way"]
+    named = f"north-{start['score']}-{start['start']}"
+    assert main([*command, "--objective", named]) == 0
+
+
+def write(path, items, label=lambda item: item.label, stream=lambda item: item.stream):
+    lines = [
+        {
+            "stream": stream(item),
+            "item_id": item.name,
+            "order": item.order,
+            "text": item.text,
+            "candidates": list(item.candidates),
+            "label": label(item),
+        }
+        for item in items
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def table(run, name):
@@ -178,20 +200,10 @@ def test_a_start_is_applied_to_new_streams_without_training(
     request, run, package, tmp_path, source
 ):
     start = {"package": package, "run": run}[source]
-    other = [
-        {
-            "stream": item.stream.replace("site", "place"),
-            "item_id": item.name,
-            "order": item.order,
-            "text": item.text,
-            "candidates": list(item.candidates),
-            "label": item.label,
-        }
-        for items in synthetic_streams(streams=3, questions=10, seed=5).values()
-        for item in items
-    ]
+    made = synthetic_streams(streams=3, questions=10, seed=5)
     path = tmp_path / "new.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in other))
+    items = [item for some in made.values() for item in some]
+    write(path, items, stream=lambda item: item.stream.replace("site", "place"))
     out = tmp_path / "applied"
     options = ["--preset", "smoke", "--data", str(path), "--start", str(start)]
     assert main(["study", "streams", *options, "--out", str(out)]) == 0

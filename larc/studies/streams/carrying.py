@@ -173,7 +173,7 @@ class Carrier:
         plays = [
             unit
             for path, way in ways.items()
-            for seed in settings.seeds
+            for seed in settings.seeds[: 1 if way.seedless else None]
             for unit in self.plays("test", data, path, way, seed, fork=path == KEEP)
         ]
         written = self.do(plays)
@@ -183,6 +183,7 @@ class Carrier:
             self.do([self.compare("cost", CompareCost, data)])
         if settings.costly_streams:
             written += self.lora("test", data, [choice.lora_rate], first)
+            self.lora("cost", data, [choice.lora_rate], first)
         self.do([self.cost(data, path, way, first) for path, way in ways.items()])
         return written
 
@@ -310,7 +311,7 @@ class Carrier:
         """Play those that build on what was said on test streams, with every seed."""
         units: list[Unit] = []
         for seed in self.settings.seeds:
-            played = [play for play in plays if play.seed == seed]
+            played = [play for play in plays if play.seed == seed or play.way.seedless]
             rows = [row for unit in (compared, *played) for row in self.rows(unit)]
             units.append(
                 Weigh(
@@ -340,7 +341,9 @@ class Carrier:
                     seed=seed,
                     part=part,
                     rate=rate,
-                    streams=streams_of(data, part)[: settings.costly_streams],
+                    streams=self.timed_streams(data)
+                    if part == "cost"
+                    else streams_of(data, part)[: settings.costly_streams],
                     fitted=self.run.unit_file(fit.name, LORA_FILE),
                 )
                 for rate in rates

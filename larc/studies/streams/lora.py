@@ -5,6 +5,7 @@ The adapters are in the upper layers, from one on; what lies below is computed o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from larc.stream.question import Recorded
 from larc.studies.streams.players import normalised
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
+from larc.studies.streams.units import cost_facts
 from larc.studies.streams.walking import Arrived, Asked, Said, rows_content, walk
 from larc.substrate import Substrate, load_substrate
 from larc.training.base import batch_indices
@@ -186,16 +188,20 @@ class LoraPlay(ModelUnit):
         adapters = Adapters(self.settings, len(self.streams), self.seed)
         adapters.load(self.fitted)
         player = LoraPlayer(adapters, self.rate)
+        work = adapters.substrate
+        work.packs(64)  # found out once, and not a question's cost
+        work.ledger.clear()
+        since = time.perf_counter()
         rows = walk(self.streams, player, display, self.name)
-        facts = {"data": self.data, "seed": self.seed}
-        size = sum(p.numel() for p in adapters.parameters(0).values())
-        # Its factors, and the two moments of each.
-        held = {"questions": sum(map(len, self.streams)), "bytes": 3 * 4 * size}
-        substrate.ledger.load_rows(adapters.substrate.ledger.as_rows())
-        return {
-            "predictions.parquet": rows_content([{**facts, **row} for row in rows]),
-            "held.json": as_json(held),
-        }
+        seconds = time.perf_counter() - since
+        substrate.ledger.load_rows(work.ledger.as_rows())
+        if self.part == "cost":
+            # A stream holds its factors, and the two moments of each.
+            held = 3 * 4 * sum(p.numel() for p in adapters.parameters(0).values())
+            facts = cost_facts(self.data, LORA, self.streams, work, seconds, held)
+            return {"held.json": as_json([facts])}
+        named = [{"data": self.data, "seed": self.seed, **row} for row in rows]
+        return {"predictions.parquet": rows_content(named)}
 
 
 class LoraPlayer:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from larc.reporting.charts import number
 from larc.reporting.report import Report
 from larc.reporting.tables import Cell, Table
 from larc.runs.run import Run
@@ -62,7 +63,7 @@ def report(run: Run) -> Report:
         _choices(run),
         _data(run),
     ]
-    answer = " ".join(answers(one, first) for one in results)
+    answer = " ".join(map(answers, results))
     return Report(title, QUESTION, answer, tables, figures(results), notes)
 
 
@@ -70,19 +71,16 @@ def _has(results: Sequence[SetResults], path: str) -> bool:
     return all(path in one.paths for one in results)
 
 
-def answers(one: SetResults, first: int) -> str:
+def answers(one: SetResults) -> str:
     """Say in a sentence or two what was found on one data set."""
     gain = one.contrast(RESET, KEEP)
     where = "synthetic streams" if one.synthetic else one.name
     verb = "lowered" if gain.mean > 0 else "raised"
+    difference = number(gain.mean, 4, signed=True)
     sentence = (
-        (
-            f"On {where}, keeping what labels taught {verb} half-Brier loss from "
-            f"{one.mean(RESET):.4f} to {one.mean(KEEP):.4f} (G {gain.mean:+.4f}, 99 % interval "
-            f"{gain.interval})"
-        )
-        .replace("-", "−")
-        .replace("half−Brier", "half-Brier")
+        f"On {where}, keeping what labels taught {verb} half-Brier loss from "
+        f"{one.mean(RESET):.4f} to {one.mean(KEEP):.4f} (G {difference}, 99 % interval "
+        f"{gain.interval})"
     )
     free = best_free(one)
     if free is None:
@@ -216,10 +214,10 @@ def _streams(results: Sequence[SetResults]) -> Table:
             one.paths[path].by_stream("half-Brier").mean(0) if path in one.paths else None
             for path in paths
         ]
-        for number, stream in enumerate(one.streams):
-            values = [None if score is None else float(score[number]) for score in scores]
+        for position, stream in enumerate(one.streams):
+            values = [None if score is None else float(score[position]) for score in scores]
             gain = None if values[0] is None or values[1] is None else values[0] - values[1]
-            rows.append([one.name, stream, one.lengths[number], *values, gain])
+            rows.append([one.name, stream, one.lengths[position], *values, gain])
     return Table(
         "streams",
         "Half-Brier loss by stream, seeds averaged: for whom keeping pays. The third is the best "
@@ -246,7 +244,8 @@ def _costs(run: Run) -> list[Table]:
             "costs",
             "What a question costs, answered alone, nothing computed before: positions "
             "put through the model to answer and to learn, milliseconds on the machine of the day, "
-            "and the bytes that a stream has to itself at the end.",
+            "and the bytes that a stream has to itself at the end. Who builds on others costs what "
+            "they cost, and next to nothing more.",
             ("Data", "Path", "Positions read", "Positions learned", "ms", "Bytes a stream"),
             rows,
             digits=1,

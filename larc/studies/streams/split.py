@@ -100,6 +100,7 @@ def divide(name: str, streams: Mapping[str, Sequence[Item]], settings: StreamsSe
     used: dict[str, tuple[Stream, ...]] = {}
     counts: dict[str, dict[str, int]] = {}
     parts = part_names(list(streams), settings)
+    names = {str(part): members for part, members in parts.items()}
     for part, members in parts.items():
         most, questions = caps[part]
         chosen = members[: most or None]
@@ -112,7 +113,7 @@ def divide(name: str, streams: Mapping[str, Sequence[Item]], settings: StreamsSe
             "used_streams": len(chosen),
             "used_questions": sum(map(len, used[part])),
         }
-    return DataSet(name, used["training"], used["validation"], used["test"], counts, {**parts})
+    return DataSet(name, used["training"], used["validation"], used["test"], counts, names)
 
 
 def part_names(names: Sequence[str], settings: StreamsSettings) -> dict[Part, list[str]]:

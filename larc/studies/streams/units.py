@@ -25,6 +25,7 @@ from larc.scoring import ask, checked_normalise
 from larc.state import SlowState
 from larc.studies.streams.cases import Cases
 from larc.studies.streams.players import StatePlayer
+from larc.studies.streams.results import NO_SEED
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
 from larc.studies.streams.walking import rows_content, walk
@@ -195,7 +196,7 @@ class Play(StreamsUnit):
         check_prompts(substrate, self.streams, self.settings)
         player = self.player(substrate)
         rows = walk(self.streams, player, display, self.name)
-        facts = {"data": self.data, "seed": self.seed}
+        facts = {"data": self.data, "seed": NO_SEED if self.way.seedless else self.seed}
         return {"predictions.parquet": rows_content([{**facts, **row} for row in rows])}
 
     def player(self, substrate: Substrate) -> StatePlayer:

@@ -58,6 +58,11 @@ class Way:
         return re.sub(r"[^a-z0-9.-]+", "-", "-".join(filter(None, parts)))
 
     @property
+    def seedless(self) -> bool:
+        """Whether it answers alike with every seed: an untrained start changes nothing."""
+        return self.start == UNTRAINED and not self.learns
+
+    @property
     def learns(self) -> bool:
         """Whether labels change it."""
         return self.retention != "reset"
@@ -92,7 +97,7 @@ def test_ways(chosen: Way, kept: dict[str, Way]) -> dict[str, Way]:
     >>> other = Way("first-order", "prior", rule="sgd:0.05")
     >>> list(test_ways(best, {"static prior": best, "first-order prior": other}))
     ['RESET', 'KEEP', 'LATEST', 'SHAM', 'CASES RESET', 'CASES KEEP',
-     'RESET first-order prior', 'KEEP first-order prior', 'UNTRAINED']
+     'RESET first-order prior', 'KEEP first-order prior', 'UNTRAINED', 'UNTRAINED CASES']
     """
     ways = {
         "RESET": chosen.at_reset,
@@ -111,4 +116,5 @@ def test_ways(chosen: Way, kept: dict[str, Way]) -> dict[str, Way]:
             ways[f"RESET {name}"] = way.at_reset
             ways[f"KEEP {name}"] = way
     ways["UNTRAINED"] = Way(UNTRAINED, chosen.score, "reset")
+    ways["UNTRAINED CASES"] = Way(UNTRAINED, chosen.score, "reset", cases=True)
     return ways
