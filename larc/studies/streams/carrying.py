@@ -118,9 +118,13 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
         for one, score in starts
     }
     best = min(kept.values(), key=tried.__getitem__)
-    others = [replace(best, cases=True)]
-    tried |= carrier.tried(data, others, seed)
-    best = min(best, *others, key=tried.__getitem__)
+    biased = {best.with_offsets(size): size for size in settings.offset_sizes}
+    tried |= carrier.tried(data, list(biased), seed)
+    offset_size = biased[min(biased, key=tried.__getitem__)]
+    best = min(best, *biased, key=tried.__getitem__)
+    shown = replace(best, cases=True)
+    tried |= carrier.tried(data, [shown], seed)
+    best = min(best, shown, key=tried.__getitem__)
     if best.at_reset not in tried:
         tried |= carrier.tried(data, [best.at_reset], seed)
     weighed = carrier.weigh_trial(data, best, seed)
@@ -131,7 +135,8 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
         rate = min(rates, key=rates.__getitem__)
         losses |= {f"lora-{one:g}": loss for one, loss in rates.items()}
     steps = {path: (pair[0], pair[1]) for path, pair in weighed["rates"].items()}
-    return Choice(best, kept, losses, rate, steps, tuple(weighed["trusted"]))
+    trusted = tuple(weighed["trusted"])
+    return Choice(best, kept, losses, offset_size, rate, steps, trusted)
 
 
 def _starts(settings: StreamsSettings) -> list[tuple[str, str]]:
@@ -141,7 +146,7 @@ def _starts(settings: StreamsSettings) -> list[tuple[str, str]]:
     """
     through = [one for one in settings.objectives if one != STATIC]
     static = [(STATIC, score) for score in settings.scores]
-    return [*static, *((one, settings.scores[0]) for one in through)]
+    return [*static, *((one, settings.scores[0]) for one in (UNTRAINED, *through))]
 
 
 def _starts_of(choice: Choice, settings: StreamsSettings) -> list[tuple[str, str, int]]:
@@ -149,7 +154,7 @@ def _starts_of(choice: Choice, settings: StreamsSettings) -> list[tuple[str, str
     return [
         (way.score, one, seed)
         for way in choice.ways().values()
-        for one in sorted({STATIC, way.start} - {UNTRAINED})
+        for one in sorted({STATIC, way.start})
         for seed in settings.seeds
     ]
 
@@ -169,7 +174,13 @@ class Carrier:
 
     def test(self, data: DataSet, choice: Choice) -> list[Unit]:
         """Play everything on test streams, and measure what it costs; returns who predicted."""
-        settings, first, ways = self.settings, self.settings.seeds[0], choice.ways()
+        settings, first = self.settings, self.settings.seeds[0]
+        # A package brings the states of the chosen way alone.
+        ways = {
+            path: way
+            for path, way in choice.ways().items()
+            if self.run.is_done(training_name(data.name, way.score, way.start, first))
+        }
         plays = [
             unit
             for path, way in ways.items()
@@ -192,9 +203,9 @@ class Carrier:
     def train(
         self, sets: Sequence[DataSet], wanted: Mapping[str, Sequence[tuple[str, str, int]]]
     ) -> list[Unit]:
-        """Train starts by data set, score, objective and seed; the static ones come first."""
+        """Train starts by data set, score, objective and seed; those that go on come last."""
         done: list[Unit] = []
-        for static in (True, False):
+        for first in (True, False):
             units = [
                 Training(
                     settings=self.settings,
@@ -203,19 +214,17 @@ class Carrier:
                     score=score,
                     objective=objective,
                     streams=data.training,
-                    slow=b"" if static else self.slow(data.name, score, STATIC, seed),
+                    slow=b"" if first else self.slow(data.name, score, STATIC, seed),
                 )
                 for data in sets
                 for score, objective, seed in wanted[data.name]
-                if (objective == STATIC) == static
+                if (objective in (UNTRAINED, STATIC)) == first
             ]
             done += self.do(units)
         return done
 
     def slow(self, data: str, score: str, objective: str, seed: int) -> bytes:
-        """Return a start that is trained; none for the untrained one."""
-        if objective == UNTRAINED:
-            return b""
+        """Return a start that is trained."""
         return self.run.unit_file(training_name(data, score, objective, seed), SLOW)
 
     # States --------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ class Choice:
         The best way that keeps, of each start and score.
     tried
         The half-Brier loss of everything that was tried.
+    offset_size
+        The best step of private offsets, whether they are in the best way or not.
     lora_rate
         The online rate of LoRA.
     rates
@@ -46,13 +48,14 @@ class Choice:
     way: Way
     kept: Mapping[str, Way]
     tried: Mapping[str, float]
+    offset_size: float = 0.0
     lora_rate: float = 0.0
     rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     trusted: tuple[str, ...] = ()
 
     def ways(self) -> dict[str, Way]:
         """Return what is compared on test streams."""
-        return test_ways(self.way, dict(self.kept))
+        return test_ways(self.way, dict(self.kept), self.offset_size)
 
     def content(self) -> bytes:
         """Return it as JSON."""
@@ -60,6 +63,7 @@ class Choice:
             "way": self.way.facts(),
             "kept": {name: way.facts() for name, way in self.kept.items()},
             "tried": dict(self.tried),
+            "offset_size": self.offset_size,
             "lora_rate": self.lora_rate,
             "rates": {path: list(pair) for path, pair in self.rates.items()},
             "trusted": list(self.trusted),
@@ -83,6 +87,7 @@ def parse_choice(facts: Any) -> Choice:
             Way(**facts["way"]),
             {str(name): Way(**way) for name, way in facts["kept"].items()},
             {str(name): float(loss) for name, loss in facts["tried"].items()},
+            float(facts["offset_size"]),
             float(facts["lora_rate"]),
             {str(path): (float(a), float(b)) for path, (a, b) in facts["rates"].items()},
             tuple(map(str, facts["trusted"])),

@@ -123,10 +123,7 @@ class StatePlayer:
     def turn(self, stream: int) -> None:
         """Let a frozen copy of the state and a new one answer beside it."""
         if self.fork:
-            kept = self.episodes[WHOLE, stream]
-            frozen = self.learner.begin(self.seeds[stream])
-            frozen.factors, frozen.step = kept.factors, kept.step
-            self.episodes[FROZEN, stream] = frozen
+            self.episodes[FROZEN, stream] = self.episodes[WHOLE, stream].fork()
             self.episodes[AGAIN, stream] = self.learner.begin(self.seeds[stream])
 
 

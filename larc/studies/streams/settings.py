@@ -82,6 +82,9 @@ class StreamsSettings(ModelSettings):
     trials_only: bool = setting(
         False, "Stop when the choice is on record, before test streams are opened.", free=True
     )
+    offset_sizes: tuple[float, ...] = setting(
+        (0.1, 0.4), "Steps of private offsets to choose among; a state may do without."
+    )
     start: str = setting(
         "", "A package or a finished run of this study whose states are applied, untrained further."
     )
@@ -90,8 +93,10 @@ class StreamsSettings(ModelSettings):
         super().__post_init__()
         check_among("objectives", self.objectives, OBJECTIVES)
         check_among("scores", self.scores, SCORES)
-        if not self.rules:
-            raise LarcError("no rule was given; name one or more with --rules.")
+        if not self.rules or not self.offset_sizes:
+            raise LarcError("no rule was given; name one or more with --rules and --offset-sizes.")
+        if not all(rule.startswith("sgd:") for rule in self.rules):
+            raise LarcError("private offsets are learned by sgd; give --rules such as sgd:0.02.")
         shares = (self.validation_share, self.test_share)
         if not all(0 < share < 1 for share in shares) or sum(shares) >= 1:
             raise LarcError(
@@ -135,6 +140,7 @@ PRESETS = {
         updates=60,
         stream_updates=12,
         rules=("sgd:0.02", "sgd:0.05"),
+        offset_sizes=(0.4,),
     ),
     # Made-up streams on a random model: every step in seconds, and nothing to be learned from it.
     "smoke": StreamsSettings(

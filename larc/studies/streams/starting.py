@@ -15,7 +15,7 @@ from larc.settings import build
 from larc.studies.streams.choosing import CHOICE_FILE, Choice, choice_name, parse_choice
 from larc.studies.streams.comparing import fitted_name
 from larc.studies.streams.settings import StreamsSettings
-from larc.studies.streams.ways import STATIC, UNTRAINED, training_name
+from larc.studies.streams.ways import STATIC, training_name
 
 #: What a start decides; all else (data, delay, caps) is the study's own.
 DECIDED = (
@@ -119,7 +119,7 @@ def _from_run(run: Run) -> Start:
             training_name(data, way.score, objective, seed), "slow.safetensors"
         )
         for way in choice.ways().values()
-        for objective in {way.start, STATIC} - {UNTRAINED}
+        for objective in {way.start, STATIC}
         for seed in run.settings["seeds"]
     }
     used = used_streams(run.evidence())

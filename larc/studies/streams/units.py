@@ -85,6 +85,9 @@ class Training(StreamsUnit):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Train from where a stopped training was."""
         settings = self.settings
+        if self.objective == UNTRAINED:
+            start = self.untrained(substrate)
+            return {"slow.safetensors": start.to_bytes(), "curve.json": as_json([])}
         trainer: SlowTrainer
         if self.objective == STATIC:
             updates = settings.updates
@@ -173,7 +176,7 @@ class Play(StreamsUnit):
     streams, number
         What is played, and which of the batches of streams this is.
     slow
-        The start; none for an untrained one.
+        The start.
     fork
         Whether frozen and new states answer too from the middle on.
     """
@@ -202,9 +205,7 @@ class Play(StreamsUnit):
     def player(self, substrate: Substrate) -> StatePlayer:
         """Return who answers: a state for each stream, at the way's start."""
         settings, way = self.settings, self.way
-        slow = self.untrained(substrate)
-        if way.start != UNTRAINED:
-            slow = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
+        slow = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
         rule = parse_rule(way.rule) if way.rule else None
         cases = None
         if way.cases:
@@ -244,6 +245,7 @@ class Cost(Play):
         seconds = time.perf_counter() - since
         episode = player.episodes["", 0]
         held = 4 * episode.factors.numbers if self.way.learns else 0
+        held += sum(len(text.encode()) + 8 for text in episode.extras.offsets)
         if player.cases is not None:
             held += sum(len(case.encode()) for case in player.cases.shown[0])
         facts = cost_facts(self.data, self.path, self.streams, fresh, seconds, held)

@@ -9,6 +9,7 @@ from typing import Any
 from larc.stream.strategies import Retention
 
 UNTRAINED, STATIC = "untrained", "static"
+OFFSETS = ":offset_size="
 
 
 def training_name(data: str, score: str, objective: str, seed: int) -> str:
@@ -58,6 +59,22 @@ class Way:
         return re.sub(r"[^a-z0-9.-]+", "-", "-".join(filter(None, parts)))
 
     @property
+    def offsets(self) -> bool:
+        """Whether a private bias for each candidate is learned with the state."""
+        return OFFSETS in self.rule
+
+    def with_offsets(self, size: float) -> Way:
+        """Return the same way with a private bias that moves by steps of a size; 0 for none.
+
+        Examples
+        --------
+        >>> Way("static", rule="sgd:0.02").with_offsets(0.4).rule
+        'sgd:0.02:offset_size=0.4'
+        """
+        rule = self.rule.split(OFFSETS)[0]
+        return replace(self, rule=f"{rule}{OFFSETS}{size:g}" if size else rule)
+
+    @property
     def seedless(self) -> bool:
         """Whether it answers alike with every seed: an untrained start changes nothing."""
         return self.start == UNTRAINED and not self.learns
@@ -81,7 +98,7 @@ class Way:
 FROZEN, AGAIN = "FROZEN", "AGAIN"
 
 
-def test_ways(chosen: Way, kept: dict[str, Way]) -> dict[str, Way]:
+def test_ways(chosen: Way, kept: dict[str, Way], offset_size: float) -> dict[str, Way]:
     """Return what is compared on test streams, by name: the chosen way and what differs in one way.
 
     Parameters
@@ -90,14 +107,16 @@ def test_ways(chosen: Way, kept: dict[str, Way]) -> dict[str, Way]:
         The best way on validation streams.
     kept
         For each start and score the best way that keeps, ``"static prior"`` for instance.
+    offset_size
+        The best step of private offsets, where the chosen way has none.
 
     Examples
     --------
     >>> best = Way("static", "prior", rule="sgd:0.02")
     >>> other = Way("first-order", "prior", rule="sgd:0.05")
-    >>> list(test_ways(best, {"static prior": best, "first-order prior": other}))
-    ['RESET', 'KEEP', 'LATEST', 'SHAM', 'CASES RESET', 'CASES KEEP',
-     'RESET first-order prior', 'KEEP first-order prior', 'UNTRAINED', 'UNTRAINED CASES']
+    >>> list(test_ways(best, {"static prior": best, "first-order prior": other}, 0.4))
+    ['RESET', 'KEEP', 'LATEST', 'SHAM', 'CASES RESET', 'CASES KEEP', 'OFFSETS KEEP',
+     'UNTRAINED', 'UNTRAINED CASES', 'RESET first-order prior', 'KEEP first-order prior']
     """
     ways = {
         "RESET": chosen.at_reset,
@@ -111,10 +130,16 @@ def test_ways(chosen: Way, kept: dict[str, Way]) -> dict[str, Way]:
     else:
         ways["CASES RESET"] = replace(chosen.at_reset, cases=True)
         ways["CASES KEEP"] = replace(chosen, cases=True)
+    if chosen.offsets:
+        ways["KEEP WITHOUT OFFSETS"] = chosen.with_offsets(0)
+    else:
+        ways["OFFSETS KEEP"] = chosen.with_offsets(offset_size)
+    ways["UNTRAINED"] = Way(UNTRAINED, chosen.score, "reset")
+    ways["UNTRAINED CASES"] = Way(UNTRAINED, chosen.score, "reset", cases=True)
     for name, way in kept.items():
         if (way.start, way.score) != (chosen.start, chosen.score):
             ways[f"RESET {name}"] = way.at_reset
             ways[f"KEEP {name}"] = way
-    ways["UNTRAINED"] = Way(UNTRAINED, chosen.score, "reset")
-    ways["UNTRAINED CASES"] = Way(UNTRAINED, chosen.score, "reset", cases=True)
-    return ways
+    # What is done twice is done once, under its first name.
+    first = {way: path for path, way in reversed(ways.items())}
+    return {path: way for path, way in ways.items() if first[way] == path}
