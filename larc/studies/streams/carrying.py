@@ -134,7 +134,7 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
         rates = carrier.lora_tried(data, seed)
         rate = min(rates, key=rates.__getitem__)
         losses |= {f"lora-{one:g}": loss for one, loss in rates.items()}
-    steps = {path: (pair[0], pair[1]) for path, pair in weighed["rates"].items()}
+    steps = {path: (three[0], three[1], three[2]) for path, three in weighed["rates"].items()}
     trusted = tuple(weighed["trusted"])
     return Choice(best, kept, losses, offset_size, rate, steps, trusted)
 

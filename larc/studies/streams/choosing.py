@@ -40,7 +40,8 @@ class Choice:
     lora_rate
         The online rate of LoRA.
     rates
-        The private steps of words that stand on a state: of their bias, and of the words.
+        Of words that stand on a state: what its log-probabilities are multiplied by, and the
+        private steps of bias and words.
     trusted
         Whom the controller weighs.
     """
@@ -50,7 +51,7 @@ class Choice:
     tried: Mapping[str, float]
     offset_size: float = 0.0
     lora_rate: float = 0.0
-    rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    rates: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     trusted: tuple[str, ...] = ()
 
     def ways(self) -> dict[str, Way]:
@@ -65,7 +66,7 @@ class Choice:
             "tried": dict(self.tried),
             "offset_size": self.offset_size,
             "lora_rate": self.lora_rate,
-            "rates": {path: list(pair) for path, pair in self.rates.items()},
+            "rates": {path: list(steps) for path, steps in self.rates.items()},
             "trusted": list(self.trusted),
             "chosen": sorted({self.way.name, *(way.name for way in self.kept.values())}),
         }
@@ -89,7 +90,10 @@ def parse_choice(facts: Any) -> Choice:
             {str(name): float(loss) for name, loss in facts["tried"].items()},
             float(facts["offset_size"]),
             float(facts["lora_rate"]),
-            {str(path): (float(a), float(b)) for path, (a, b) in facts["rates"].items()},
+            {
+                str(path): (float(a), float(b), float(c))
+                for path, (a, b, c) in facts["rates"].items()
+            },
             tuple(map(str, facts["trusted"])),
         )
 

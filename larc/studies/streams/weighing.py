@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from larc.experts import WordLogistic
 from larc.io.json_files import as_json
 from larc.progress import Display
@@ -24,6 +26,8 @@ from larc.studies.streams.names import (
     MIXTURE,
     MODEL_FREE,
     RESET,
+    WORDS,
+    WORDS_ON_BOTH,
     WORDS_ON_KEEP,
     WORDS_ON_RESET,
 )
@@ -32,10 +36,14 @@ from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
 from larc.studies.streams.walking import rows_content, walk
 
+#: What a state's log-probabilities are multiplied by, and two private steps.
+Steps = tuple[float, float, float]
 #: What was said to each question of each stream, by who said it.
 SaidTo = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
-STANDING = {WORDS_ON_RESET: RESET, WORDS_ON_KEEP: KEEP}
-#: Private steps of the words that stand on a state, to choose among.
+#: Whose log-probabilities private words are added to.
+STANDING = {WORDS_ON_RESET: (RESET,), WORDS_ON_KEEP: (KEEP,), WORDS_ON_BOTH: (KEEP, WORDS)}
+#: What these are multiplied by first, and the private steps of bias and words, to choose among.
+POWERS = (0.5, 1.0)
 BIAS_RATES, WORD_RATES = (0.05, 0.2, 0.4), (0.3, 1.0, 3.0, 6.0)
 #: How many of the best paths a controller may be given, to choose among.
 COUNTS = (2, 3, 4, 6)
@@ -57,24 +65,40 @@ def said_to(rows: Sequence[Mapping[str, Any]]) -> SaidTo:
 
 def standing_rows(
     path: str,
-    rates: tuple[float, float],
+    steps: Steps,
     said: SaidTo,
     streams: Sequence[Stream],
     settings: StreamsSettings,
     display: Display,
 ) -> list[dict[str, Any]]:
     """Return what private words say on top of a state: its log-probabilities are their offset."""
-    under = STANDING[path]
+    power, bias_rate, rate = steps
     rows = []
     for stream in streams:  # one at a time: what is stood on is looked up by a question's name
 
         def read(questions: Sequence[Question], name: str = stream[0].stream) -> list[Any]:
-            return [said[name, question.name][under] for question in questions]
+            return [product_of(said[name, q.name], STANDING[path], power) for q in questions]
 
-        expert = WordLogistic(path, size=settings.words, on=read, bias_rate=rates[0], rate=rates[1])
+        expert = WordLogistic(path, size=settings.words, on=read, bias_rate=bias_rate, rate=rate)
         texts = [bare(stream)]
         rows += walk(texts, ExpertPlayer(expert.begin, texts), display, path)
     return rows
+
+
+def product_of(
+    said: Mapping[str, Sequence[float]], paths: Sequence[str], power: float
+) -> list[float]:
+    """Return probabilities whose logarithms are a multiple of the sum of others'.
+
+    Examples
+    --------
+    >>> product_of({"KEEP": [0.8, 0.2], "WORDS": [0.5, 0.5]}, ["KEEP", "WORDS"], 1.0)
+    [0.8, 0.2]
+    """
+    logits = power * np.log(np.maximum([said[path] for path in paths], 1e-12)).sum(0)
+    odds = np.exp(logits - logits.max())
+    policy: list[float] = (odds / odds.sum()).tolist()
+    return policy
 
 
 def mixed_rows(
@@ -110,11 +134,11 @@ class WeighTrial(Unit):
         said, rates = self.said, {}
         for path in STANDING:
             options = {}
-            for pair in product(BIAS_RATES, WORD_RATES):
-                rows = standing_rows(path, pair, self.said, self.streams, self.settings, display)
-                options[pair] = (mean_loss(rows, path), rows)
-                tried[f"{path} {pair[0]:g} {pair[1]:g}"] = options[pair][0]
-            rates[path] = min(options, key=lambda pair: options[pair][0])
+            for steps in product(POWERS, BIAS_RATES, WORD_RATES):
+                rows = standing_rows(path, steps, self.said, self.streams, self.settings, display)
+                options[steps] = (mean_loss(rows, path), rows)
+                tried[f"{path} {' '.join(map(str, steps))}"] = options[steps][0]
+            rates[path] = min(options, key=lambda steps: options[steps][0])
             said = add_rows(said, options[rates[path]][1])
         singles = [*EXPERTS, RESET, KEEP, *STANDING]
         losses = {path: said_loss(said, self.streams, path) for path in singles}
@@ -126,7 +150,7 @@ class WeighTrial(Unit):
             counted[count] = tried[f"{CONTROLLER} of {count}"] = mean_loss(rows, CONTROLLER)
         best = min(counted, key=counted.__getitem__)
         choice = {
-            "rates": {path: list(pair) for path, pair in rates.items()},
+            "rates": {path: list(steps) for path, steps in rates.items()},
             "trusted": ordered[:best],
             "tried": {**tried, **losses},
         }
@@ -163,7 +187,7 @@ class Weigh(Unit):
     seed: int
     said: SaidTo
     streams: Sequence[Stream]
-    rates: Mapping[str, tuple[float, float]]
+    rates: Mapping[str, Steps]
     trusted: Sequence[str]
 
     @property
