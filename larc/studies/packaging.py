@@ -81,6 +81,8 @@ def write_package(run: Run, out: str | Path, objective: str | None = None) -> Pa
         adapter = bool(run.settings.get("adapter"))
         if adapter:
             _copy_adapter(run, directory / "adapter", states[0].substrate)
+        for name, content in _states_of(run).files(run, choice.objective).items():
+            atomic_write(directory / name, content)
         atomic_write(directory / "LICENSE", licence)
         atomic_write(directory / "lineage.json", as_json(_lineage(run, choice, states)))
         make_directory(directory / "evaluation")

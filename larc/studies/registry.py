@@ -13,6 +13,7 @@ from larc.studies.controller import STUDY as CONTROLLER
 from larc.studies.prefix import STUDY as PREFIX
 from larc.studies.programs import STUDY as PROGRAMS
 from larc.studies.stream import STUDY as STREAM
+from larc.studies.streams import STUDY as STREAMS
 from larc.studies.study import Study
 from larc.studies.tasks import STUDY as TASKS
 
@@ -29,6 +30,7 @@ register(PROGRAMS)
 register(TASKS)
 register(CI)
 register(STREAM)
+register(STREAMS)
 register(PREFIX)
 register(CONTROLLER)
 

@@ -42,11 +42,14 @@ class States:
         Gives the objectives of a run; a run with none fits one state to each seed.
     choose
         Gives the objective that a run selected, or none, and why.
+    files
+        Gives further files that a package of an objective holds.
     """
 
     unit: Callable[[str, int], str]
     objectives: Callable[[Run], tuple[str, ...]] = lambda run: ()
     choose: Callable[[Run], tuple[str | None, str]] = lambda run: (None, "")
+    files: Callable[[Run, str], Mapping[str, bytes]] = lambda run, objective: {}
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from larc.errors import LarcError
-from larc.io.jsonl import checked_text, is_unicode, read_objects
+from larc.io.jsonl import checked_text, read_objects
 from larc.settings import nearest
 from larc.stream.question import Question, Recorded
+from larc.studies.fields import candidate_texts, label_index, moment
 
 FIELDS = ("name", "asked", "arrives", "prompt", "candidates", "label", "stream", "group")
 NEEDED = ("asked", "arrives", "prompt", "candidates", "label")
@@ -64,61 +63,22 @@ def _parsed(row: Mapping[str, Any], number: int) -> tuple[Recorded, str]:
     if missing:
         raise LarcError(f"it has no {', '.join(missing)}.")
     name = checked_text(row, "name", str(number))
-    kind, asked = _time(row["asked"], "asked")
+    kind, asked = moment(row["asked"], "asked")
     arrives: float | None = None
     if row["arrives"] is not None:
-        other, arrives = _time(row["arrives"], "arrives")
+        other, arrives = moment(row["arrives"], "arrives")
         if other != kind:
             raise LarcError(f"asked is one of {kind}, and arrives one of {other}.")
         if arrives < asked:
             raise LarcError("its label arrives before it is asked.")
-    candidates = _candidates(row["candidates"])
+    candidates = candidate_texts(row["candidates"])
     question = Question(name, candidates, checked_text(row, "prompt"))
     item = Recorded(
         question,
         asked=asked,
         arrives=arrives,
-        label=_label(row["label"], candidates),
+        label=label_index(row["label"], candidates),
         stream=checked_text(row, "stream", ONE_STREAM),
         group=checked_text(row, "group", name),
     )
     return item, kind
-
-
-def _candidates(texts: Any) -> tuple[str, ...]:
-    if not isinstance(texts, list) or len(texts) < 2:
-        raise LarcError("candidates is not a list of two texts or more.")
-    if not all(isinstance(text, str) and is_unicode(text) for text in texts):
-        raise LarcError("candidates is not a list of two texts or more.")
-    if len(set(texts)) < len(texts) or "" in texts:
-        raise LarcError("a candidate is empty or given twice.")
-    return tuple(texts)
-
-
-def _label(label: Any, candidates: tuple[str, ...]) -> int:
-    if isinstance(label, str) and label in candidates:
-        return candidates.index(label)
-    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(candidates):
-        return label
-    raise LarcError(f"label {label!r} is neither a candidate nor the index of one.")
-
-
-def _time(value: Any, field: str) -> tuple[str, float]:
-    """Return what a time is, and the time in seconds or in whatever the numbers count."""
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise LarcError(f"{field} {value!r} is not an ISO 8601 time.") from None
-        if moment.tzinfo is None:
-            return "times without an offset", moment.replace(tzinfo=UTC).timestamp()
-        return "times with an offset", moment.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise LarcError(f"{field} is neither a number nor an ISO 8601 time.")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise LarcError(f"{field} is not a finite number.")
-    return "numbers", number

@@ -1,0 +1,218 @@
+"""What a study of private conventions found: every answer, scored, by stream and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from larc.evaluation import bootstrap_intervals, expected_calibration_error, reliability
+from larc.io.parquet import from_parquet
+from larc.runs.run import Run
+from larc.studies.streams.settings import SYNTHETIC
+
+Array = NDArray[np.float64]
+#: The seed of rows of who has none: what is fitted without chance answers alike for all seeds.
+NO_SEED = 0
+MEASURES = ("half-Brier", "cross-entropy", "accuracy")
+#: The seed of the bootstrap: the same streams are drawn for every contrast.
+DRAWS = 20261118
+_LEAST = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What one path said: an entry for each seed, stream and question, NaN where it was not asked.
+
+    Attributes
+    ----------
+    scores
+        By measure, ``[seeds, streams, questions]``.
+    top, right
+        The probability of the most probable candidate, and whether it was right.
+    seen
+        How many labels had arrived, ``[streams, questions]``.
+    """
+
+    scores: Mapping[str, Array]
+    top: Array
+    seen: Array
+
+    def by_stream(self, measure: str, first: int | None = None, since: int = 0) -> Array:
+        """Return the mean over some questions, ``[seeds, streams]``; NaN for streams not asked."""
+        chosen = self.scores[measure][:, :, since : None if first is None else since + first]
+        counts = np.isfinite(chosen).sum(-1)
+        sums = np.nansum(chosen, -1)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    def calibration(self) -> float:
+        """Return the expected calibration error of the most probable candidate."""
+        asked = np.isfinite(self.top)
+        top, right = self.top[asked], self.scores["accuracy"][asked]
+        # Streams count alike, however many questions they have.
+        per_stream = asked.sum(-1, keepdims=True) * np.ones(asked.shape)
+        bins = reliability(
+            np.stack([top, 1 - top], -1),
+            np.where(right > 0.5, 0, 1),
+            weights=1 / per_stream[asked],
+            of_class=0,
+        )
+        return expected_calibration_error(bins)
+
+
+@dataclass(frozen=True, eq=False)
+class SetResults:
+    """What was found on one data set.
+
+    Attributes
+    ----------
+    name, synthetic
+        The data set's name, and whether it was made up.
+    seeds, streams
+        The training seeds, and the test streams.
+    lengths
+        How many questions each stream was asked.
+    paths
+        What everybody said, by name.
+    """
+
+    name: str
+    synthetic: bool
+    seeds: tuple[int, ...]
+    streams: tuple[str, ...]
+    lengths: tuple[int, ...]
+    paths: Mapping[str, Answers]
+
+    def whole(self) -> list[str]:
+        """Return the paths that answered every question of every stream."""
+        return [
+            path
+            for path, answers in self.paths.items()
+            if all(
+                np.isfinite(answers.top[:, number, :length]).all()
+                for number, length in enumerate(self.lengths)
+            )
+        ]
+
+    def mean(self, path: str, measure: str = "half-Brier", first: int | None = None) -> float:
+        """Return the mean over seeds and streams."""
+        return float(np.nanmean(self.paths[path].by_stream(measure, first)))
+
+    def contrast(
+        self, worse: str, better: str, first: int | None = None, since: int = 0
+    ) -> Contrast:
+        """Return by how much a path's half-Brier loss is above another's, over streams."""
+        one, other = (
+            self.paths[path].by_stream("half-Brier", first, since) for path in (worse, better)
+        )
+        return contrast_of(one - other)
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """A difference with its 99 % interval over streams, by seed, and how many streams gain."""
+
+    mean: float
+    lower: float
+    upper: float
+    seeds: tuple[float | None, ...]
+    gaining: int
+    streams: int
+
+    @property
+    def interval(self) -> str:
+        """The interval as text."""
+        return f"[{self.lower:+.4f}, {self.upper:+.4f}]".replace("-", "−")
+
+    @property
+    def above_zero(self) -> bool:
+        """Whether the interval lies above zero."""
+        return self.lower > 0
+
+
+def contrast_of(differences: Array) -> Contrast:
+    """Return the contrast of differences ``[seeds, streams]``; what is NaN has no part in it.
+
+    Examples
+    --------
+    >>> contrast_of(np.array([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]])).gaining
+    3
+    """
+    asked = np.isfinite(differences)
+    by_stream = np.nanmean(differences[:, asked.any(0)], axis=0)
+    bounds = bootstrap_intervals(by_stream, ["streams"] * len(by_stream), seed=DRAWS)
+    return Contrast(
+        float(by_stream.mean()),
+        float(bounds.lower[0]),
+        float(bounds.upper[0]),
+        tuple(
+            float(np.nanmean(row)) if some.any() else None
+            for row, some in zip(differences, asked, strict=True)
+        ),
+        int((by_stream > 0).sum()),
+        len(by_stream),
+    )
+
+
+def load_results(run: Run) -> list[SetResults]:
+    """Read everything that was said on test streams, and score it."""
+    units = run.recorded_units("predictions written", "predictions")
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for unit in sorted(units):
+        for row in from_parquet(run.unit_file(unit, "predictions.parquet"), unit):
+            rows.setdefault(row["data"], []).append(row)
+    seeds = tuple(run.settings["seeds"])
+    return [set_results(name, some, seeds) for name, some in rows.items()]
+
+
+def set_results(name: str, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> SetResults:
+    """Score the rows of one data set.
+
+    Examples
+    --------
+    >>> row = {"seed": 7, "stream": "s", "number": 0, "seen": 0, "path": "KEEP",
+    ...        "label": 1, "policy": [0.5, 0.5]}
+    >>> set_results("x", [row], [7]).mean("KEEP")
+    0.25
+    """
+    streams = tuple(dict.fromkeys(row["stream"] for row in rows))
+    place = {stream: number for number, stream in enumerate(streams)}
+    longest = 1 + max(row["number"] for row in rows)
+    lengths = [0] * len(streams)
+    by_path: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_path.setdefault(row["path"], []).append(row)
+        stream = place[row["stream"]]
+        lengths[stream] = max(lengths[stream], 1 + row["number"])
+    shape = (len(seeds), len(streams), longest)
+    paths = {path: _answers(some, seeds, place, shape) for path, some in by_path.items()}
+    synthetic = name == SYNTHETIC
+    return SetResults(name, synthetic, tuple(seeds), streams, tuple(lengths), paths)
+
+
+def _answers(
+    rows: Sequence[Mapping[str, Any]],
+    seeds: Sequence[int],
+    place: Mapping[str, int],
+    shape: tuple[int, int, int],
+) -> Answers:
+    scores = {measure: np.full(shape, np.nan) for measure in MEASURES}
+    top, seen = np.full(shape, np.nan), np.full(shape[1:], np.nan)
+    number_of = {seed: [number] for number, seed in enumerate(seeds)}
+    number_of[NO_SEED] = list(range(len(seeds)))
+    for row in rows:
+        policy, label = np.asarray(row["policy"], dtype=np.float64), row["label"]
+        stream, question = place[row["stream"]], row["number"]
+        right = policy[label]
+        brier = 0.5 * float((policy**2).sum() - 2 * right + 1)
+        seen[stream, question] = row["seen"]
+        for seed in number_of[row["seed"]]:
+            at = (seed, stream, question)
+            scores["half-Brier"][at] = brier
+            scores["cross-entropy"][at] = -np.log(max(right, _LEAST))
+            scores["accuracy"][at] = float(policy.argmax() == label)
+            top[at] = policy.max()
+    return Answers(scores, top, seen)

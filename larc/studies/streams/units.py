@@ -1,0 +1,306 @@
+"""The units of the study of private conventions: trainings, and plays of several streams at once.
+
+Nothing of a test stream is given to a unit before the choices made on validation streams are on
+record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from larc.errors import LarcError
+from larc.feedback import Label
+from larc.io.json_files import as_json
+from larc.learner import Learner
+from larc.progress import Display
+from larc.rules import parse_rule
+from larc.runs.engines import Files
+from larc.runs.stopping import stoppable
+from larc.runs.units import Checkpoint, ModelUnit, counted, recount
+from larc.scoring import ask, checked_normalise
+from larc.state import SlowState
+from larc.studies.streams.cases import Cases
+from larc.studies.streams.players import StatePlayer
+from larc.studies.streams.results import NO_SEED
+from larc.studies.streams.settings import StreamsSettings
+from larc.studies.streams.split import Stream
+from larc.studies.streams.walking import rows_content, walk
+from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
+from larc.substrate import Substrate, load_substrate
+from larc.training.base import AdamW, SlowTrainer
+from larc.training.labels import LabelTrainer
+from larc.training.streams import StreamSettings, StreamTrainer
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamsUnit(ModelUnit):
+    """What the units share: the settings, the data set's name, a seed and a score."""
+
+    settings: StreamsSettings
+    data: str
+    seed: int
+    score: str
+
+    def untrained(self, substrate: Substrate) -> SlowState:
+        """Return the state from before any training."""
+        settings = self.settings
+        return SlowState.initial(
+            substrate,
+            rank=settings.rank,
+            seed=self.seed,
+            boundary=settings.boundary,
+            normalise=checked_normalise(self.score),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(StreamsUnit):
+    """The slow training of one start: on labels, or from there on through the stream.
+
+    Attributes
+    ----------
+    objective
+        How.
+    streams
+        The training streams.
+    slow
+        The state to go on from; none for the static one.
+    """
+
+    objective: str
+    streams: Sequence[Stream]
+    slow: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """The unit's name."""
+        return training_name(self.data, self.score, self.objective, self.seed)
+
+    def compute(self, substrate: Substrate, display: Display) -> Files:
+        """Train from where a stopped training was."""
+        settings = self.settings
+        if self.objective == UNTRAINED:
+            start = self.untrained(substrate)
+            return {"slow.safetensors": start.to_bytes(), "curve.json": as_json([])}
+        trainer: SlowTrainer
+        if self.objective == STATIC:
+            updates = settings.updates
+            trainer = self._static(substrate)
+        else:
+            updates = settings.stream_updates
+            trainer = self._through(substrate)
+        losses: list[float] = []
+        checkpoint = Checkpoint(self, "checkpoint.safetensors")
+        if checkpoint.exists():
+            notes = trainer.restore(checkpoint.path)
+            losses = notes["losses"]
+            recount(substrate, notes)
+        display.unit(self.name, updates, trainer.updates)
+        with substrate.ledger.operation("fit"), stoppable() as stopped:
+            while trainer.updates < updates:
+                losses.append(trainer.advance())
+                display.update(trainer.updates, losses[-1])
+                stop = stopped()
+                if checkpoint.usable and (stop or checkpoint.due(trainer.updates)):
+                    trainer.save(checkpoint.path, {"losses": losses, **counted(substrate)})
+                if stop:
+                    raise KeyboardInterrupt
+        return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+
+    def _static(self, substrate: Substrate) -> SlowTrainer:
+        settings = self.settings
+        check_prompts(substrate, self.streams, settings)
+        items = [item for stream in self.streams for item in stream]
+        labels = [Label(i.question.prompt, i.question.candidates, i.label) for i in items]
+        # Streams count alike, however long they are.
+        weights = [1 / len(stream) for stream in self.streams for _ in stream]
+        return LabelTrainer(
+            substrate,
+            self.untrained(substrate),
+            labels,
+            weights,
+            batch=settings.batch,
+            seed=self.seed,
+            outer=AdamW(learning_rate=settings.learning_rate),
+            limits=settings.limits,
+        )
+
+    def _through(self, substrate: Substrate) -> SlowTrainer:
+        settings = self.settings
+        how = StreamSettings(
+            gradient="exact" if self.objective == "exact" else "first-order",
+            window=settings.window,
+            batch=settings.stream_batch,
+            rule=parse_rule(settings.stream_rule),
+            seed=self.seed,
+            outer=AdamW(learning_rate=settings.stream_rate),
+        )
+        start = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
+        return StreamTrainer(substrate, start, self.streams, how, settings.limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(StreamsUnit):
+    """A start that was trained elsewhere, kept as it is where it fits the frozen model."""
+
+    objective: str
+    slow: bytes
+
+    @property
+    def name(self) -> str:
+        """The unit's name: that of its training."""
+        return training_name(self.data, self.score, self.objective, self.seed)
+
+    def compute(self, substrate: Substrate, display: Display) -> Files:
+        """Refuse a state of another model."""
+        SlowState.from_bytes(self.slow, self.name).check_fits(substrate)
+        return {"slow.safetensors": self.slow}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play(StreamsUnit):
+    """Streams answered side by side in one way.
+
+    Attributes
+    ----------
+    part
+        ``try`` on validation streams, ``test`` on test streams, ``cost`` to be timed.
+    path, way
+        What it is called in the rows, and what is done.
+    streams, number
+        What is played, and which of the batches of streams this is.
+    slow
+        The start.
+    fork
+        Whether frozen and new states answer too from the middle on.
+    """
+
+    part: str
+    path: str
+    way: Way
+    streams: Sequence[Stream]
+    number: int = 0
+    slow: bytes = b""
+    fork: bool = False
+
+    @property
+    def name(self) -> str:
+        """The unit's name."""
+        return f"{self.part}-{self.data}-{self.way.name}-{self.seed}-{self.number:02}"
+
+    def compute(self, substrate: Substrate, display: Display) -> Files:
+        """Answer every question in causal order."""
+        check_prompts(substrate, self.streams, self.settings)
+        player = self.player(substrate)
+        rows = walk(self.streams, player, display, self.name)
+        facts = {"data": self.data, "seed": NO_SEED if self.way.seedless else self.seed}
+        return {"predictions.parquet": rows_content([{**facts, **row} for row in rows])}
+
+    def player(self, substrate: Substrate) -> StatePlayer:
+        """Return who answers: a state for each stream, at the way's start."""
+        settings, way = self.settings, self.way
+        slow = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
+        rule = parse_rule(way.rule) if way.rule else None
+        cases = None
+        if way.cases:
+            fits = partial(short_enough, substrate, settings)
+            cases = Cases(len(self.streams), settings.cases, fits)
+        return StatePlayer(
+            Learner(substrate, slow, rule, limits=settings.limits),
+            way,
+            self.path,
+            self.streams,
+            seed=self.seed,
+            cases=cases,
+            fork=self.fork,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost(Play):
+    """What a way costs: a few questions of a validation stream, nothing computed before."""
+
+    def compute(self, substrate: Substrate, display: Display) -> Files:
+        """Answer and learn on a model that was just loaded, and keep what that took."""
+        settings = self.settings
+        fresh = load_substrate(
+            settings.substrate,
+            adapter=settings.adapter or None,
+            device=settings.device,
+            dtype=settings.dtype,
+            acts_on=settings.acts_on,
+        )
+        player = self.player(fresh)
+        fresh.packs(64)  # found out once, and not a question's cost
+        fresh.check_boundary(settings.boundary)
+        fresh.ledger.clear()
+        since = time.perf_counter()
+        walk(self.streams, player, display, self.name)
+        seconds = time.perf_counter() - since
+        episode = player.episodes["", 0]
+        held = 4 * episode.factors.numbers if self.way.learns else 0
+        held += sum(len(text.encode()) + 8 for text in episode.extras.offsets)
+        if player.cases is not None:
+            held += sum(len(case.encode()) for case in player.cases.shown[0])
+        facts = cost_facts(self.data, self.path, self.streams, fresh, seconds, held)
+        return {"held.json": as_json([facts])}
+
+
+def cost_facts(
+    data: str,
+    path: str,
+    streams: Sequence[Stream],
+    substrate: Substrate,
+    seconds: float,
+    held: int,
+) -> dict[str, Any]:
+    """Return what answering some questions took, as JSON values."""
+    counted = substrate.ledger.as_rows()
+    positions = {
+        operation: sum(
+            int(row["effective"])
+            for row in counted
+            if row["operation"] == operation and row["kind"] in ("below", "mixer")
+        )
+        for operation in ("read", "update")
+    }
+    return {
+        "data": data,
+        "path": path,
+        "questions": sum(map(len, streams)),
+        "positions": positions["read"],
+        "updated": positions["update"],
+        "seconds": seconds,
+        "bytes": held,
+    }
+
+
+def short_enough(substrate: Substrate, settings: StreamsSettings, prompt: str) -> bool:
+    """Say whether a prompt is within the limit of its tokens."""
+    tokenizer: Any = substrate.tokenizer
+    return len(tokenizer(prompt)["input_ids"]) <= settings.prompt_limit
+
+
+def check_prompts(
+    substrate: Substrate, streams: Sequence[Stream], settings: StreamsSettings
+) -> None:
+    """Refuse questions that cannot be asked, before anything is computed."""
+    problems = []
+    for stream in streams:
+        for item in stream:
+            try:
+                ask(substrate, item.question.prompt, item.question.candidates, settings.limits)
+            except LarcError as error:
+                problems.append(f"{item.name!r} of {item.stream!r}: {error}")
+    if problems:
+        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
+        raise LarcError(
+            f"{len(problems)} questions cannot be asked; change them, or --prompt-limit and "
+            f"--candidate-limit. {' '.join(problems[:_SHOWN])}{more}"
+        )
