@@ -93,7 +93,10 @@ class HedgeReplay:
         """Return the replay of a state; it goes on exactly where that one was."""
         replay = cls()
         replay.hedge, pending = _restored(state)
-        replay.pending = {int(name): forecast for name, forecast in pending.items()}
+        for name, forecast in pending.items():
+            if not (name.isascii() and name.isdigit()):
+                raise LarcError(f"HEDGE4's state awaits a job called {name!r}; jobs are numbers.")
+            replay.pending[int(name)] = forecast
         return replay
 
 

@@ -32,8 +32,8 @@ def read_events(path: str | Path) -> list[Recorded]:
     >>> _ = path.write_text('{"asked": 0, "arrives": 60, "prompt": "Tails? ", '
     ...                     '"candidates": ["yes", "no"], "label": "no"}')
     >>> read_events(path)
-    [Recorded(question=Question(name='1', candidates=('yes', 'no'), prompt='Tails? ', source=None),
-              asked=0.0, arrives=60.0, label=1, stream='stream', group='1')]
+    [Recorded(question=Question('1', ['yes', 'no'], prompt='Tails? '), asked=0.0, arrives=60.0,
+              label=1, stream='stream', group='1')]
     """
     lines: dict[tuple[str, str], int] = {}
     kinds: list[tuple[int, str]] = []  # the first line with times, and what they are

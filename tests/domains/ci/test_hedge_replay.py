@@ -81,6 +81,13 @@ def test_a_state_through_json_goes_on_bit_for_bit(stop):
     assert forecasts == whole
 
 
+def test_a_state_that_awaits_no_number_is_refused():
+    state = HedgeReplay().state()
+    state["forecasts"]["x"] = [[0.25] * 4, [[0.25] * 4] * 4]
+    with pytest.raises(LarcError, match="awaits a job called 'x'"):
+        HedgeReplay.from_state(state)
+
+
 def test_a_label_nobody_asked_for_changes_nothing():
     asked, never = JOBS[0], JOBS[1]
     driven = HedgeReplay()
