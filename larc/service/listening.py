@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-import sqlalchemy as sa
-
 from larc.service.store.database import DONE, EVENTS, Database
+
+LOG = logging.getLogger("larc.service")
 
 
 class Listener:
@@ -44,14 +45,15 @@ class Listener:
         while not self._stop.is_set():
             try:
                 self._listen()
-            except (sa.exc.SQLAlchemyError, OSError, Exception):
+            except Exception as error:  # of either library: the database is away for a while
+                LOG.warning("listening failed: %s", type(error).__name__)
                 self._stop.wait(0.5)
 
     def _listen(self) -> None:
         # Not from the pool: it lives as long as this process and waits most of the time.
         raw = self.database.reader.raw_connection()
-        raw.detach()
         connection: Any = raw.driver_connection
+        raw.detach()
         try:
             connection.autocommit = True
             connection.execute(f"LISTEN {EVENTS}")

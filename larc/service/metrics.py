@@ -21,54 +21,54 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "larc_requests",
             "Requests by route and status.",
             ["route", "status"],
-            registry=self.registry,
+            registry=registry,
         )
         self.seconds = Histogram(
             "larc_request_seconds",
             "How long requests took, by route.",
             ["route"],
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=registry,
         )
         self.events = Counter(
             "larc_events",
             "Events that took effect or were refused.",
             ["kind", "result"],
-            registry=self.registry,
+            registry=registry,
         )
         self.taken = Counter(
             "larc_taken",
             "Events that were taken in, by what they were.",
             ["kind", "as"],
-            registry=self.registry,
+            registry=registry,
         )
         self.batch = Histogram(
             "larc_batch_size",
             "Streams in one round of the model.",
             buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
-            registry=self.registry,
+            registry=registry,
         )
         self.compute = Histogram(
-            "larc_round_seconds", "How long rounds took.", buckets=_SECONDS, registry=self.registry
+            "larc_round_seconds", "How long rounds took.", buckets=_SECONDS, registry=registry
         )
         self.waiting = Gauge(
-            "larc_streams_waiting", "Streams with something to do.", registry=self.registry
+            "larc_streams_waiting", "Streams with something to do.", registry=registry
         )
-        self.live = Gauge("larc_streams_live", "Streams in memory.", registry=self.registry)
+        self.live = Gauge("larc_streams_live", "Streams in memory.", registry=registry)
         self.fenced = Counter(
             "larc_epoch_conflicts",
             "Commits refused since somebody else had taken over.",
-            registry=self.registry,
+            registry=registry,
         )
         self.stuck = Counter(
             "larc_streams_stuck",
             "Rounds in which a stream's state could not be read.",
-            registry=self.registry,
+            registry=registry,
         )
 
     def outcome(self, outcome: Outcome) -> None:

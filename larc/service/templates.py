@@ -107,10 +107,8 @@ class Models:
         learner = self.learner(template.rule)
         seed = template.seed * 2**32 + stream
         session = Session(learner, strategies, seed=seed, limits=self.limits)
-        experts: list[str | Expert] = [
-            *(make_expert(name) for name in template.experts),
-            *template.given,
-        ]
+        experts: list[str | Expert] = [make_expert(name) for name in template.experts]
+        experts += template.given
         sleep = SleepSettings() if template.sleep else None
         return Controller(session, experts, ForecasterSettings(sleep=sleep))
 

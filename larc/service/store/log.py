@@ -124,7 +124,7 @@ def _again(connection: Connection, command: Command, before: Row[Any]) -> Taken:
     return Taken(before.stream, before.seq, False, before.status, before.reason, given)
 
 
-def _question(connection: Connection, number: int, name: str) -> Row[Any] | None:
+def _question(connection: Connection, number: int, name: str) -> Any:
     return connection.execute(
         sa.select(event.c.seq, event.c.body, event.c.status).where(
             event.c.stream == number, event.c.kind == "question", event.c.key == name
