@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy.engine import Row
@@ -64,7 +62,7 @@ class Live:
 
     def body(self) -> bytes:
         """Return everything the next event depends on."""
-        return packed(self.controller)
+        return self.controller.to_bytes()
 
     def score(self, answer: Mapping[str, Any], value: int | tuple[float, ...], by: int = 1) -> None:
         """Add the losses of an answer under its label, or with ``by`` -1 take them back."""
@@ -108,22 +106,6 @@ class Live:
         return next(iter([*self.template.given, *resting]), "")
 
 
-def packed(controller: Controller) -> bytes:
-    """Return a controller's state as bytes."""
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "state"
-        controller.save(path)
-        return path.read_bytes()
-
-
-def unpack(controller: Controller, body: bytes) -> None:
-    """Go back to a state that was packed."""
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "state"
-        path.write_bytes(body)
-        controller.restore(path)
-
-
 @dataclass(frozen=True)
 class Asked:
     """A question of the log, ready to be put to a controller."""
@@ -153,7 +135,7 @@ def revive(models: Models, row: Row[Any], body: bytes | None) -> Live:
     controller = models.controller(template, row.id)
     if body is not None:
         try:
-            unpack(controller, body)
+            controller.from_bytes(body)
         except LarcError as error:
             raise LarcError(f"the state of stream {row.name!r} is damaged: {error}") from error
     return Live(

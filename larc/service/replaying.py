@@ -11,7 +11,7 @@ from sqlalchemy.engine import Row
 
 from larc.errors import LarcError
 from larc.service.computing import ask_all, learn_all
-from larc.service.live import Live, asked, unpack
+from larc.service.live import Live, asked
 from larc.service.problems import Problem
 from larc.service.store.database import Database
 from larc.service.store.log import as_question, label_of
@@ -58,7 +58,7 @@ def _rollback(
             content = load_snapshot(connection, live.number, version)
             if content is None:
                 raise Problem("not-found", f"there is no snapshot of version {version}.")
-            unpack(controller, content)
+            controller.from_bytes(content)
             kept = sa.select(snapshot.c.seq).where(
                 snapshot.c.stream == live.number, snapshot.c.version == version
             )

@@ -58,7 +58,8 @@ class Models:
     substrate: Substrate
     slow: SlowState
     rule: str = ""
-    limits: SessionLimits = field(default_factory=SessionLimits)
+    # The service's log tells labels that come again; a session need not remember any.
+    limits: SessionLimits = field(default_factory=lambda: SessionLimits(labelled=0))
 
     @property
     def versions(self) -> str:

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 import larc
+from benchmarks.postgres import Postgres, binaries
 from larc.service.engine import EngineSettings
 from larc.service.http.context import HttpSettings
 from larc.service.server import ServerSettings, running
 from larc.service.templates import Models
-from tests.service.postgres import Postgres, binaries
 
 ROOT = Path(__file__).parents[2]
 

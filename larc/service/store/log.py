@@ -134,7 +134,8 @@ def _question(connection: Connection, number: int, name: str) -> Any:
 
 def label_of(body: Mapping[str, Any], question: Question) -> int | tuple[float, ...]:
     """Return what a label's body says about a question: an index or losses."""
-    return resolved(question, body["losses"] if "losses" in body else body["label"])
+    given = body["losses"] if "losses" in body else body["label"]
+    return resolved(question.name, question.candidates, given)
 
 
 def as_question(name: str, body: Mapping[str, Any]) -> Question:
