@@ -137,7 +137,7 @@ def revive(models: Models, row: Row[Any], body: bytes | None) -> Live:
         try:
             controller.from_bytes(body)
         except LarcError as error:
-            raise LarcError(f"the state of stream {row.name!r} is damaged: {error}") from error
+            raise Problem("damaged", f"the state of {row.name!r} is damaged: {error}") from error
     return Live(
         row.id,
         row.name,

@@ -26,6 +26,7 @@ CODES: dict[str, tuple[int, str]] = {
     "too-many": (429, "Too many requests"),
     "busy": (503, "The service is busy"),
     "database": (503, "The database is not available"),
+    "damaged": (503, "The stream cannot go on"),
     "stopping": (503, "The service is stopping"),
     "late": (503, "The answer takes longer than the request waits"),
     "stream-full": (507, "The stream holds as much as it may"),

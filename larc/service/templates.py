@@ -117,8 +117,9 @@ class Models:
         """Return the template kept with a stream, refusing one of another model."""
         kept = json.loads(spec)
         if (kept.pop("slow"), kept.pop("substrate")) != (self.slow.digest, self.slow.substrate):
-            raise LarcError(
-                "the stream was made with another model or slow state; start the service with it."
+            raise Problem(
+                "damaged",
+                "the stream was made with another model or slow state; start the service with it.",
             )
         return TemplateSpec(**kept)
 

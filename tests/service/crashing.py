@@ -8,11 +8,12 @@ its commit (`played`), inside the commit (`commit`), and after it (`committed`).
 import os
 import signal
 import sys
+from typing import Any
 
 from larc.cli import main
-from larc.service import engine as engines
-from larc.service import writer as writers
+from larc.service import engine, writer
 
+engines: Any = engine
 POINT, COUNT = os.environ.get("LARC_CRASH", "never:1").split(":")
 reached = 0
 
@@ -38,7 +39,7 @@ def around(function, before="", after=""):
 engines.take = around(engines.take, after="take")
 engines.commit = around(engines.commit, after="commit")
 engines.play = around(engines.play, after="played")
-writers.Writer._transaction = around(writers.Writer._transaction, after="taken")
+writer.Writer._transaction = around(writer.Writer._transaction, after="taken")
 engines.Waiters.resolve = around(engines.Waiters.resolve, before="committed")
 
 if __name__ == "__main__":

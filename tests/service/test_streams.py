@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-import larc
-from larc.service import Client
+from larc.service import Client, ServiceError
 from tests.service.conftest import until
 
 
@@ -176,6 +175,6 @@ def test_the_client(server):
         assert [one["status"] for one in many.answers] == [201] * 3
         assert client.status("s").asked >= 4
         assert client.events("s", after=2).events[0]["seq"] == 3
-        with pytest.raises(larc.LarcError, match="no stream") as refused:
+        with pytest.raises(ServiceError, match="no stream") as refused:
             client.ask("missing", "x", ["a", "b"])
         assert (refused.value.status, refused.value.code) == (404, "not-found")

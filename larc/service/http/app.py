@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from larc.errors import LarcError
 from larc.service.auth import Buckets, Doorkeeper
 from larc.service.engine import Engine
 from larc.service.http import openai, operations, questions, streams
@@ -40,6 +41,7 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Any:
     for router in (questions.router, streams.router, operations.router, openai.router):
         app.include_router(router)
     app.add_exception_handler(Problem, _refused)
+    app.add_exception_handler(LarcError, _refused_by_library)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _missing)
     app.add_exception_handler(sa.exc.DBAPIError, _unavailable)
@@ -61,6 +63,10 @@ def _answer(request: Request, problem: Problem) -> JSONResponse:
 
 async def _refused(request: Request, error: Any) -> JSONResponse:
     return _answer(request, error)
+
+
+async def _refused_by_library(request: Request, error: Any) -> JSONResponse:
+    return _answer(request, Problem("refused", str(error)))
 
 
 async def _invalid(request: Request, error: Any) -> JSONResponse:
