@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 # What `make quick` leaves to `make test`: whole studies, kills, peers, a browser, pages and results.
-SLOW := tests/studies tests/runs tests/benchmarks tests/reporting/test_html_browser.py \
+SLOW := tests/studies tests/service tests/runs tests/benchmarks tests/reporting/test_html_browser.py \
 	tests/test_architectures.py tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
 
-.PHONY: help run test quick lint docs bench torture presets browser setup fetch clean
+.PHONY: help run test quick lint docs bench serve torture presets browser setup fetch clean
 
 help:
 	@awk -F': ' '/^## [a-z]+: /{sub("## ", "", $$1); printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,10 @@ lint: setup
 	$(BIN)/ruff format --check larc tests benchmarks website
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+## serve: the live service on this machine, SQLite in larc-data/, until Ctrl-C
+serve: setup
+	$(BIN)/larc serve --data larc-data
 
 ## docs: bring the pages up to date with the results, build the site into site/
 docs: setup

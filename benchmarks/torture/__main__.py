@@ -21,6 +21,8 @@ def main() -> int:
     parser.add_argument("--flips", type=int, default=10_000, help="changes of files [10000]")
     parser.add_argument("--inputs", type=int, default=20_000, help="damaged inputs [20000]")
     parser.add_argument("--calls", type=int, default=10_000, help="wrong arguments [10000]")
+    parser.add_argument("--serve", type=int, default=100, help="kills of the service [100]")
+    parser.add_argument("--requests", type=int, default=10_000, help="hostile ones [10000]")
     parser.add_argument("--seed", type=int, default=1, help="draws all of them [1]")
     given = parser.parse_args()
     began = time.monotonic()
@@ -31,6 +33,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="larc-torture-"))
     problems = torture(directory, given.kills, given.flips, given.inputs, given.seed, say)
     problems += wrong_arguments(directory / "calls", given.calls, given.seed, say)
+    problems += torture_service(directory, given.serve, given.requests, given.seed, say)
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
@@ -85,6 +88,21 @@ def wrong_arguments(
         f"calls tried: {called.tried} ({called.refused} refused, {len(called.problems)} problems)"
     )
     return called.problems
+
+
+def torture_service(
+    directory: Path, kills: int, requests: int, seed: int, say: Callable[[str], None]
+) -> list[str]:
+    """Do the same to the live service; returns what went wrong."""
+    from benchmarks.torture.service import serve_all
+
+    served = serve_all(directory / "service", kills, requests, seed, say)
+    print(
+        f"kills of the service under load: {served.kills}; labels acknowledged: {served.labels}; "
+        f"hostile requests: {served.requests} ({served.statuses.get(500, 0)} times status 500); "
+        f"mistakes: {len(served.problems)}"
+    )
+    return served.problems
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from larc.cli import (
     pack,
     package,
     report,
+    serve,
     study,
     verify,
 )
@@ -105,7 +106,7 @@ def _parser() -> Parser:
     )
     parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="larc")
-    first = (fetch, demo, study, ci, report, verify, pack)
+    first = (fetch, demo, serve, study, ci, report, verify, pack)
     for one in (*first, export, package, adapter, bench, completion):
         one.add(commands)
     return parser

@@ -43,9 +43,10 @@ from larc.stream.mixing.forecaster import (
 from larc.stream.mixing.sleep import SleepSettings
 from larc.stream.mixing.trust import Trust
 from larc.stream.plans import Answers, LearningPlan, ReadPlan
-from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_of
+from larc.stream.question import LabelValue, Question, Recorded, labels_of
 from larc.stream.saving import NOTES, SESSION_FILE, Part, json_part, later, load_session
 from larc.stream.session import Session
+from larc.stream.session_file import SavedSession, parse_session
 
 Said = Mapping[str, Sequence[NDArray[np.float64] | Sequence[float]]]
 
@@ -193,7 +194,8 @@ class Controller:
         """Take in labels that arrive together: states that are awake learn, then trust does.
 
         All of it is learned or, if anything is refused, nothing is: by the states, the prompter,
-        the experts and trust.
+        the experts and trust. Of losses, states learn from all; experts and trust judge by the
+        candidate of the lowest, the first of equals.
         """
         with self.session.lock:
             plan = self.plan_learning(labels)
@@ -203,7 +205,6 @@ class Controller:
     def plan_learning(self, labels: Mapping[str, LabelValue]) -> ControllerLearningPlan:
         """Return what it takes to learn labels; nothing is learned before `commit`."""
         with self.session.lock:
-            _check_outcomes(self.session.checked(labels))
             part = self.session.plan_learning(labels, only=self.awake)
             return ControllerLearningPlan(self, part)
 
@@ -275,7 +276,6 @@ class Controller:
         """
         with self.session.lock:
             value = checked_correction(name, label, self.session.pending, self.session.labelled)
-            _check_outcomes({name: value})
             entries = self.session.log.reaching(name)
             if not entries or entries[0].number not in self.judged:
                 return self.session.correct(name, label)
@@ -328,21 +328,48 @@ class Controller:
     def save(self, path: str | Path, notes: Any = None, *, durable: bool = False) -> None:
         """Write everything the next event depends on to one file, as `Session.save` does."""
         with self.session.lock:
-            parts: dict[str, Part] = {
-                NOTES: json_part(NOTES, notes),
-                "trust": json_part("trust", self.forecaster.state()),
-                "experts": json_part("experts", [expert.state() for expert in self.experts]),
-            }
-            kept = {entry.number for entry in self.session.log.entries}
-            for number, judged in self.judged.items():
-                if number in kept:
-                    parts[f"judged/{number}"] = (judged, later("log", judged.facts))
-            self.session.file.save(self.session, path, parts, durable)
+            self.session.file.save(self.session, path, self._parts(notes), durable)
+
+    def to_bytes(self, notes: Any = None) -> bytes:
+        """Return everything the next event depends on as the content of a file.
+
+        Examples
+        --------
+        >>> import larc
+        >>> substrate = larc.load_substrate("tiny")
+        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
+        >>> controller = Controller(larc.Session(learner, [larc.Strategy("keep")], seed=1))
+        >>> again = Controller(larc.Session(learner, [larc.Strategy("keep")], seed=1))
+        >>> again.from_bytes(controller.to_bytes({"events": 7}))
+        {'events': 7}
+        """
+        with self.session.lock:
+            return self.session.file.content(self.session, self._parts(notes))
+
+    def _parts(self, notes: Any) -> dict[str, Part]:
+        """Return what is saved beside the session."""
+        parts: dict[str, Part] = {
+            NOTES: json_part(NOTES, notes),
+            "trust": json_part("trust", self.forecaster.state()),
+            "experts": json_part("experts", [expert.state() for expert in self.experts]),
+        }
+        kept = {entry.number for entry in self.session.log.entries}
+        for number, judged in self.judged.items():
+            if number in kept:
+                parts[f"judged/{number}"] = (judged, later("log", judged.facts))
+        return parts
 
     def restore(self, path: str | Path, questions: Sequence[Question] = ()) -> Any:
         """Go back to a saved point of this same controller; returns the notes saved with it."""
+        return self._put(path, load_session(path), questions)
+
+    def from_bytes(self, content: bytes) -> Any:
+        """Go back to what `to_bytes` gave; returns the notes given there."""
+        return self._put("the content", parse_session(content, "the content"), ())
+
+    def _put(self, path: str | Path, saved: SavedSession, questions: Sequence[Question]) -> Any:
+        """Go back to what was loaded, or refuse it and change nothing."""
         with self.session.lock:
-            saved = load_session(path)
             notes = saved.facts.get(NOTES)
             # Until version 3 the trust was in the notes; version 0.1 had experts by name alone.
             old = notes if isinstance(notes, dict) and "trust" not in saved.facts else saved.facts
@@ -377,13 +404,4 @@ class Controller:
             raise LarcError(
                 f"{path} is of a controller that learns trust by {forecaster.settings}; "
                 "give it the same settings."
-            )
-
-
-def _check_outcomes(values: Mapping[str, LabelIs]) -> None:
-    for name, value in values.items():
-        if not isinstance(value, int):
-            raise LarcError(
-                f"the label of {name!r} is a list of losses; a controller judges by the index or "
-                "the text of the right candidate."
             )

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from larc.errors import LarcError
 from larc.plugins import is_object_name, load_object
+from larc.stream.cheap import HashedLogistic, LastLabel
 from larc.stream.question import Labelled, Question
 
 PRIOR = "PRIOR"
@@ -77,7 +78,11 @@ class LabelFrequency:
         self.counts = dict(state)
 
 
-EXPERTS: dict[str, Callable[[], Expert]] = {"prior": LabelFrequency}
+EXPERTS: dict[str, Callable[[], Expert]] = {
+    "prior": LabelFrequency,
+    "last": LastLabel,
+    "hashed": HashedLogistic,
+}
 
 
 def make_expert(text: str) -> Expert:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from larc.errors import LarcError
-from larc.io.journal import Journal
+from larc.io.journal import Journal, journal_content
 from larc.io.states import whole
 from larc.residual import Factors
 from larc.rules import rule_facts
@@ -59,14 +59,26 @@ class SessionFile:
         self, session: Session, path: str | Path, further: Mapping[str, Part], durable: bool
     ) -> None:
         """Write a session and further parts."""
+        sections = self._made(session, further)
+        contents = {name: content for name, (_, content) in sections.items()}
+        self.journal.save(path, contents, durable=durable)
+        self._sections = sections
+
+    def content(self, session: Session, further: Mapping[str, Part]) -> bytes:
+        """Return a session and further parts as the content of a file that was saved once."""
+        sections = self._made(session, further)
+        kept = {name: content for name, (_, content) in sections.items()}
+        self._sections = sections
+        return journal_content(SESSION_FILE, kept)
+
+    def _made(self, session: Session, further: Mapping[str, Part]) -> dict[str, tuple[Any, bytes]]:
+        """Return every section; one whose object is still the same is not made again."""
         sections: dict[str, tuple[Any, bytes]] = {}
         for name, (thing, encode) in {**_parts(session), **further}.items():
             old = self._sections.get(name)
             known = old is not None and thing is not None and old[0] is thing
             sections[name] = old if old is not None and known else (thing, encode())
-        contents = {name: content for name, (_, content) in sections.items()}
-        self.journal.save(path, contents, durable=durable)
-        self._sections = sections
+        return sections
 
     def restore(self, session: Session, path: str | Path, questions: Sequence[Question]) -> Any:
         """Take a session to what a file holds; returns the notes."""

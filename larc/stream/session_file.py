@@ -82,7 +82,11 @@ class SavedSession:
 
 def load_session(path: str | Path) -> SavedSession:
     """Read a saved session of any version, refusing what is damaged or newer."""
-    content = read_content(checked_path(path), SESSION_FILE)
+    return parse_session(read_content(checked_path(path), SESSION_FILE), path)
+
+
+def parse_session(content: bytes, path: str | Path) -> SavedSession:
+    """Return what a saved session's content holds; the path is what refusals call it."""
     title, version = parsed_kind(SESSION_FILE)
     if not is_journal(content, title):
         tensors, facts = unpack_state(content, SESSION_FILE, str(path), SESSION_UPGRADES)

@@ -1,0 +1,77 @@
+"""``larc serve``: private learning states for other programs, over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from larc.cli.common import Commands, command
+
+STOPPED = "what was acknowledged is kept; go on with"
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    sentence = "Serve learning states over HTTP: ask now, label later, learn exactly once."
+    serve = command(commands, "serve", sentence, _serve, stopped=STOPPED)
+    option = serve.add_argument
+    option("--data", default="larc-data", metavar="DIR", help="where it is kept [larc-data]")
+    option("--database", default="", metavar="URL", help="a PostgreSQL to share [SQLite in DIR]")
+    option("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen [127.0.0.1]")
+    option("--port", type=int, default=8722, metavar="N", help="0 for any that is free [8722]")
+    option("--token-file", metavar="FILE", help="write the administrator's token there [print it]")
+    option(
+        "--substrate", metavar="TEXT", help="the frozen model [smollm2-135m if fetched, else tiny]"
+    )
+    option("--state", default="", metavar="STATE", help="a slow state or a package [untrained]")
+    option("--rule", default="", metavar="TEXT", help="the update rule [the slow state's]")
+    option("--threads", type=int, default=0, metavar="N", help="of the model [torch's choice]")
+    option("--live", type=int, default=1000, metavar="N", help="streams in memory [1000]")
+    option("--lease", type=float, default=5.0, metavar="S", help="until others take over [5]")
+    option("--rate", type=float, default=0.0, metavar="N", help="requests a second a token [any]")
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    from larc.errors import LarcError
+
+    try:
+        from larc.service.server import ServerSettings, run
+    except ImportError as error:
+        raise LarcError(
+            f"the service needs {error.name}; install it with `pip install 'larc-lm[serve]'`."
+        ) from error
+    import torch
+
+    from larc.rules import parse_rule
+    from larc.service.engine import EngineSettings
+    from larc.service.http.context import HttpSettings
+    from larc.service.templates import Models
+    from larc.state import SlowState, read_slow
+    from larc.substrate import load_substrate
+    from larc.substrate.fetching import is_fetched
+
+    if arguments.live < 1 or arguments.lease < 0.5:
+        raise LarcError("--live is at least 1 and --lease at least 0.5.")
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    name = arguments.substrate or ("smollm2-135m" if is_fetched("smollm2-135m") else "tiny")
+    substrate = load_substrate(name)
+    if arguments.state:
+        slow = read_slow(arguments.state).to(substrate.device)
+    else:
+        # Two thirds up: deeper than the input learns in fewer steps, and costs less.
+        boundary = 2 * substrate.layers // 3
+        slow = SlowState.initial(substrate, seed=2026092811, boundary=boundary)
+    if arguments.rule:
+        parse_rule(arguments.rule)
+    file = arguments.token_file
+    settings = ServerSettings(
+        data=Path(arguments.data),
+        database=arguments.database,
+        host=arguments.host,
+        port=arguments.port,
+        token_file=None if file is None else Path(file),
+        engine=EngineSettings(live=arguments.live, lease_s=arguments.lease),
+        http=HttpSettings(rate=arguments.rate),
+    )
+    run(settings, Models(substrate, slow, arguments.rule))

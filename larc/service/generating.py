@@ -1,0 +1,170 @@
+"""Generation and scoring under a stream's state, a token at a time between the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sqlalchemy.engine import Connection
+from torch import Tensor
+
+from larc.learner import Episode, Learner
+from larc.service.live import revive
+from larc.service.problems import Problem
+from larc.service.store.reading import stream_row
+from larc.service.store.results import load_snapshot, load_state
+from larc.service.templates import Models
+
+#: The most tokens of a prompt with its continuation.
+LONGEST = 2048
+
+
+@dataclass(frozen=True)
+class View:
+    """A stream's state at one version, to be read and never changed."""
+
+    learner: Learner
+    episode: Episode
+    version: int
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen: the likeliest at temperature 0, otherwise drawn."""
+
+    most: int = 16
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int = 0
+    top: int = 0
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token, its log-probability, and the likeliest ones in its place."""
+
+    id: int
+    logprob: float | None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+def view(models: Models, connection: Connection, name: str, version: int | None) -> View:
+    """Return a stream's state: of a version that was kept, or as it is now."""
+    row = stream_row(connection, name)
+    content = load_state(connection, row.id)
+    if version is not None and version != row.version:
+        content = load_snapshot(connection, row.id, version)
+        if content is None and version:
+            raise Problem("not-found", f"there is no snapshot of version {version}.")
+    live = revive(models, row, content)
+    session = live.controller.session
+    learning = [one.name for one in session.strategies if one.learns and not one.sham]
+    chosen = next(iter([*learning, *session.episodes]))
+    if live.mode == "observe":  # what was learned is not shown
+        return View(session.learner, session.learner.begin(), row.version)
+    episode = session.episodes[chosen]
+    return View(session.learner, episode, row.version if version is None else version)
+
+
+def encode(models: Models, text: str) -> list[int]:
+    """Return a prompt's tokens."""
+    tokens: list[int] = models.substrate.tokenizer(text)["input_ids"]
+    if not tokens:
+        raise Problem("invalid", "the prompt is empty; give at least one token.")
+    if len(tokens) > LONGEST:
+        raise Problem("invalid", f"the prompt has {len(tokens)} tokens; give at most {LONGEST}.")
+    return tokens
+
+
+def chat_prompt(models: Models, messages: list[dict[str, str]]) -> str:
+    """Return messages as one prompt: as the model was trained to read them, or line by line."""
+    tokenizer = models.substrate.tokenizer
+    if getattr(tokenizer, "chat_template", None):
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return str(text)
+    lines = [f"{one['role']}: {one['content']}\n" for one in messages]
+    return "".join([*lines, "assistant:"])
+
+
+def generate(
+    here: View,
+    tokens: Sequence[int],
+    how: Sampling,
+    emit: Callable[[Token], bool],
+) -> Generator[None, None, str]:
+    """Choose tokens one after the other; returns why it stopped.
+
+    The state is the one of the view, whatever its stream learns meanwhile.
+
+    Parameters
+    ----------
+    here
+        The state.
+    tokens
+        The prompt.
+    how
+        How to choose.
+    emit
+        Takes a token; returns whether anybody wants more.
+    """
+    model, end = here.learner.substrate.model, here.learner.substrate.tokenizer.eos_token_id
+    stream = np.random.default_rng(how.seed)
+    cache: Any = None
+    given = list(tokens)
+    for _ in range(min(how.most, LONGEST - len(tokens))):
+        with torch.no_grad(), here.learner.active(here.episode):
+            ids = torch.tensor([given], device=here.learner.substrate.device)
+            out = model(input_ids=ids, past_key_values=cache, use_cache=True)
+        cache = out.past_key_values
+        chosen = choose(out.logits[0, -1], how, stream)
+        if chosen.id == end:
+            return "stop"
+        if not emit(chosen):
+            return "stop"
+        given = [chosen.id]
+        yield
+    return "length"
+
+
+def choose(logits: Tensor, how: Sampling, stream: np.random.Generator) -> Token:
+    """Choose a token.
+
+    Examples
+    --------
+    >>> logits = torch.tensor([0.0, 2.0, 1.0])
+    >>> choose(logits, Sampling(temperature=0.0), np.random.default_rng(0)).id
+    1
+    """
+    logs = logits.double().log_softmax(-1)
+    if how.temperature <= 0:
+        index = int(logs.argmax())
+    else:
+        odds = (logits.double() / how.temperature).softmax(-1)
+        ranked, order = odds.sort(descending=True)
+        total = ranked.cumsum(0)
+        kept = int((total < how.top_p).sum()) + 1
+        draw = float(stream.random()) * float(total[min(kept, len(total)) - 1])
+        index = int(order[min(int((total < draw).sum()), len(order) - 1)])
+    return Token(index, float(logs[index]), _top(logs, how.top))
+
+
+def score(here: View, tokens: Sequence[int], top: int) -> Generator[None, None, list[Token]]:
+    """Return each token of a text with its log-probability; the first has none."""
+    with torch.no_grad(), here.learner.active(here.episode):
+        ids = torch.tensor([list(tokens)], device=here.learner.substrate.device)
+        logs = here.learner.substrate.model(input_ids=ids).logits[0].double().log_softmax(-1)
+    yield
+    scored = [Token(tokens[0], None)]
+    for place, token in enumerate(tokens[1:]):
+        scored.append(Token(token, float(logs[place, token]), _top(logs[place], top)))
+    return scored
+
+
+def _top(logs: Tensor, count: int) -> tuple[tuple[int, float], ...]:
+    if not count:
+        return ()
+    values, places = logs.topk(count)
+    return tuple(zip(places.tolist(), values.tolist(), strict=True))

@@ -1,0 +1,1 @@
+"""Versions of the tables, and how to come from each to the next."""

@@ -1,0 +1,164 @@
+"""Events that go back in a stream's log: rollback, and corrections that are learned again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Row
+
+from larc.errors import LarcError
+from larc.service.computing import ask_all, learn_all
+from larc.service.live import Live, asked
+from larc.service.problems import Problem
+from larc.service.store.database import Database
+from larc.service.store.log import as_question, label_of
+from larc.service.store.reading import history
+from larc.service.store.results import Outcome, Step, load_snapshot
+from larc.service.store.schema import answer, event, snapshot
+from larc.service.templates import Models
+
+Values = dict[str, int | tuple[float, ...]]
+
+
+def relearn(
+    models: Models, database: Database, live: Live, wish: Row[Any]
+) -> Generator[None, None, Step]:
+    """Let a rollback or a correction take effect; yields now and then, as others have to work."""
+    body = json.loads(wish.body)
+    step = Step(live.number, live.shard, live.applied, wish.seq)
+    about: dict[str, Any] = {}
+    if wish.kind == "rollback":
+        yield from _rollback(models, database, live, wish, body["version"], replay=body["replay"])
+        live.version = wish.seq
+    else:
+        _correct_ledger(database, live, wish, body)
+        if body["relearn"]:
+            start = _snapshot_before(database, live.number, _seq_of_label(database, live, body))
+            yield from _rollback(models, database, live, wish, start, replay=True)
+            live.version = wish.seq
+    about["state_version"] = live.version
+    live.applied = wish.seq
+    step.outcomes.append(Outcome(wish.seq, wish.kind, wish.key, "applied", answer=about))
+    step.values = live.values()
+    step.body = live.body()
+    return step
+
+
+def _rollback(
+    models: Models, database: Database, live: Live, wish: Row[Any], version: int, *, replay: bool
+) -> Generator[None, None, None]:
+    """Go back to a version, and either learn again what came after, or only await it."""
+    controller = models.controller(live.template, live.number)
+    seq = 0
+    with database.reading() as connection:
+        if version:
+            content = load_snapshot(connection, live.number, version)
+            if content is None:
+                raise Problem("not-found", f"there is no snapshot of version {version}.")
+            controller.from_bytes(content)
+            kept = sa.select(snapshot.c.seq).where(
+                snapshot.c.stream == live.number, snapshot.c.version == version
+            )
+            seq = connection.execute(kept).scalar_one()
+        awaited = set(live.controller.session.pending)
+        corrected = _corrections(connection, live.number, wish)
+        gone = Live(**{**live.__dict__, "controller": controller})
+        for row in history(connection, live.number, seq, wish.seq - 1):
+            if row.kind == "question" and row.status in (
+                "awaited",
+                "labelled",
+                "dropped",
+                "expired",
+            ):
+                if replay:
+                    _check(ask_all([(gone, [asked(row, live.template)])])[0][0])
+                elif row.key in awaited:
+                    controller.session.hold([as_question(row.key, json.loads(row.body))])
+            elif row.key not in controller.session.pending:
+                continue
+            elif row.kind == "label" and row.status == "applied" and replay:
+                question = controller.session.pending[row.key].question
+                value = corrected.get(row.key, None)
+                body = json.loads(row.body) if value is None else value
+                _check(learn_all([(gone, {row.key: label_of(body, question)})])[0])
+            elif row.kind in ("label", "drop", "expiry"):
+                controller.drop([row.key])
+            yield
+    live.controller = controller
+
+
+def _corrections(connection: Any, number: int, wish: Row[Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the last correction of each question, this wish's among them."""
+    rows = connection.execute(
+        sa.select(event.c.body)
+        .where(event.c.stream == number, event.c.kind == "correction", event.c.seq <= wish.seq)
+        .where(event.c.status != "refused")
+        .order_by(event.c.seq)
+    ).scalars()
+    bodies = [json.loads(body) for body in rows]
+    return {body["question"]: body for body in bodies}
+
+
+def _correct_ledger(
+    database: Database, live: Live, wish: Row[Any], body: Mapping[str, Any]
+) -> None:
+    """Count the answer's losses under the label that is right, instead of the one that was."""
+    name = body["question"]
+    with database.reading() as connection:
+        of_it = sa.select(event).where(event.c.stream == live.number)
+        asked_row = connection.execute(
+            of_it.where(event.c.kind == "question", event.c.key == name)
+        ).one()
+        label = connection.execute(
+            of_it.where(event.c.kind == "label", event.c.key == name)
+        ).one_or_none()
+        if label is None or label.status not in ("applied", "scored"):
+            raise Problem("not-labelled", f"{name!r} has no label that took effect.")
+        before = connection.execute(
+            of_it.where(
+                event.c.kind == "correction",
+                event.c.seq < wish.seq,
+                event.c.status == "applied",
+            ).order_by(event.c.seq)
+        ).all()
+        given = connection.execute(
+            sa.select(answer.c.body).where(
+                answer.c.stream == live.number, answer.c.question == name
+            )
+        ).scalar()
+    question = as_question(name, json.loads(asked_row.body))
+    earlier = [json.loads(one.body) for one in before]
+    old = next(
+        (one for one in reversed(earlier) if one["question"] == name), json.loads(label.body)
+    )
+    if given is not None:
+        live.score(json.loads(given), label_of(old, question), by=-1)
+        live.score(json.loads(given), label_of(body, question))
+
+
+def _seq_of_label(database: Database, live: Live, body: Mapping[str, Any]) -> int:
+    with database.reading() as connection:
+        query = sa.select(event.c.seq).where(
+            event.c.stream == live.number,
+            event.c.kind == "label",
+            event.c.key == body["question"],
+        )
+        return int(connection.execute(query).scalar_one())
+
+
+def _snapshot_before(database: Database, number: int, seq: int) -> int:
+    """Return the last version that was kept before an event; 0 is the beginning."""
+    with database.reading() as connection:
+        query = sa.select(sa.func.max(snapshot.c.version)).where(
+            snapshot.c.stream == number, snapshot.c.seq < seq
+        )
+        return int(connection.execute(query).scalar() or 0)
+
+
+def _check(result: Any) -> None:
+    """Raise what was refused."""
+    if isinstance(result, LarcError):
+        raise result

@@ -1,0 +1,1 @@
+"""What the service keeps: the log, answers, states, leases and tokens."""

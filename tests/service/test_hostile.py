@@ -1,0 +1,227 @@
+"""Requests that nobody should send, databases that are away, and what the description promises."""
+
+import json
+import socket
+from contextlib import suppress
+
+import httpx
+import pytest
+import schemathesis
+import sqlalchemy as sa
+from hypothesis import HealthCheck, Phase, given, settings
+
+from benchmarks.torture.service import Served, Serving, hostile
+from larc.service.engine import EngineSettings
+from larc.service.http.context import HttpSettings
+from larc.service.protocol import BODY_BYTES
+from tests.service.conftest import until
+
+
+def test_hostile_requests_break_nothing(tmp_path):
+    served = Served()
+    hostile(Serving(tmp_path / "hostile"), 400, 1, served, lambda _: None)
+    assert served.requests == 400
+    assert not served.problems
+
+
+def test_every_answer_is_described(sqlite_server):
+    """Schemathesis finds no status, header or body that the description does not have."""
+    sqlite_server.make("s")
+    sqlite_server.ask("s", "q")
+    described = sqlite_server.http.get("/v1/openapi.json").json()
+    schema = schemathesis.openapi.from_dict(described)
+    schema.config.update(base_url=sqlite_server.address)
+    headers = {"Authorization": f"Bearer {sqlite_server.token}"}
+    count = 0
+    for operation in schema.get_all_operations():
+        one = operation.ok()
+        if one.path.endswith("/events/stream"):
+            continue
+        count += 1
+
+        @settings(
+            max_examples=4,
+            deadline=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        )
+        @given(case=one.as_strategy())
+        def try_it(case):
+            check_case(case, headers)
+
+        try_it()
+    assert count > 25
+
+
+def check_case(case, headers):
+    response = case.call(headers=headers)
+    assert response.status_code != 500, case.as_curl_command()
+    statuses = case.operation.definition.raw["responses"]
+    assert str(response.status_code) in statuses, (response.status_code, case.as_curl_command())
+
+
+def test_bodies_are_limited(sqlite_server):
+    sqlite_server.make("s")
+    path = "/v1/streams/s/questions"
+    large = b'{"prompt": "' + b"x" * BODY_BYTES + b'"}'
+    assert sqlite_server.http.post(path, content=large).status_code == 413
+
+    def chunks():
+        for _ in range(40):
+            yield b"x" * 65536
+
+    with suppress(httpx.TransportError):  # it may close the connection before all is sent
+        assert sqlite_server.http.post(path, content=chunks()).status_code == 413
+    deep = sqlite_server.http.post(
+        path, content=b"[" * 100_000, headers={"Content-Type": "application/json"}
+    )
+    assert (deep.status_code, deep.json()["code"]) == (400, "bad-json")
+    many = {"prompt": "x", "candidates": [str(n) for n in range(65)]}
+    assert sqlite_server.http.post(path, json=many).status_code == 422
+    long = sqlite_server.ask("s", "long", prompt="word " * 15_000)
+    assert (long.status_code, long.json()["code"]) == (422, "refused")
+    assert sqlite_server.ask("s", "long").status_code == 201  # its id is free again
+
+
+def test_a_body_that_never_comes_is_given_up(start):
+    server = start(http=HttpSettings(body_s=0.3))
+    host, port = server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as slow:
+        head = "POST /v1/streams/s/questions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+        slow.sendall(f"{head}Authorization: Bearer {server.token}\r\n\r\n{{".encode())
+        assert b" 408 " in slow.recv(1000)
+
+
+def test_rates_are_limited(start):
+    server = start(http=HttpSettings(rate=1.0))
+    statuses = [server.http.get("/v1/streams") for _ in range(5)]
+    limited = [one for one in statuses if one.status_code == 429]
+    assert limited
+    assert limited[0].headers["retry-after"].isdigit()
+
+
+def test_a_token_that_was_revoked_is_refused(sqlite_server):
+    token = sqlite_server.token_for(["read"], ["*"])
+    headers = {"Authorization": f"Bearer {token}"}
+    assert httpx.get(f"{sqlite_server.address}/v1/streams", headers=headers).status_code == 200
+    name = token.split("_")[1]
+    assert sqlite_server.http.delete(f"/v1/tokens/{name}").status_code == 204
+    assert httpx.get(f"{sqlite_server.address}/v1/streams", headers=headers).status_code == 401
+    actions = [one["action"] for one in sqlite_server.http.get("/v1/audit").json()["entries"]]
+    assert actions == ["make token", "make token", "revoke token"]
+
+
+def test_no_secret_is_kept_and_no_prompt_is_logged(sqlite_server, tmp_path, caplog):
+    sqlite_server.make("s")
+    caplog.set_level("DEBUG", logger="larc.service")
+    sqlite_server.ask("s", "q", prompt="a very private prompt")
+    sqlite_server.http.get("/v1/streams/s/events")
+    secret = sqlite_server.token.split("_", 2)[2]
+    assert "private" not in caplog.text
+    assert secret not in caplog.text
+    assert secret.encode() not in (tmp_path / "data" / "larc.db").read_bytes()
+
+
+def test_metrics(sqlite_server):
+    sqlite_server.make("s")
+    sqlite_server.ask("s", "q")
+    text = sqlite_server.http.get("/metrics").text
+    assert 'larc_events_total{kind="question",result="awaited"} 1.0' in text
+    assert "larc_batch_size_bucket" in text
+    assert sqlite_server.http.get("/readyz").json()["ready"] is True
+
+
+# The database is away ----------------------------------------------------------------------------
+
+
+def test_a_database_that_restarts(start, postgres):
+    server = start(postgres.new(), engine=EngineSettings(lease_s=2))
+    server.make("s")
+    server.ask("s", "a")
+    postgres.stop("immediate")
+    try:
+        refused = server.label("s", "a", 0, wait=False)
+        assert (refused.status_code, refused.json()["code"]) == (503, "database")
+        assert server.http.get("/readyz").status_code == 503
+    finally:
+        postgres.start()
+    until(lambda: server.label("s", "a", 0, wait=False).status_code in (200, 202))
+    until(lambda: server.status("s")["labelled"] == 1)
+    assert until(lambda: server.ask("s", "b").status_code in (200, 201))
+    assert [one["seq"] for one in server.events("s")] == [1, 2, 3]
+
+
+def test_a_disk_that_is_full(start, monkeypatch):
+    from larc.service.store import database as databases
+
+    original = databases._prepared
+
+    def small(connection, record):
+        original(connection, record)
+        connection.execute("PRAGMA max_page_count=120")
+
+    monkeypatch.setattr(databases, "_prepared", small)
+    server = start(http=HttpSettings(wait_s=2))
+    server.make("s")
+    answers = {}
+    for number in range(200):
+        asked = server.ask("s", f"q{number}", prompt="word " * 30)
+        if asked.status_code != 201:
+            break
+        answers[f"q{number}"] = asked.json()
+    assert asked.status_code == 503
+    assert asked.json()["code"] in ("database", "late")
+    for name, answer in answers.items():  # what was acknowledged is whole
+        again = server.ask("s", name, prompt="word " * 30)
+        assert (again.status_code, again.json()) == (200, answer)
+
+
+def test_a_damaged_state_is_not_used(start, tmp_path):
+    server = start()
+    server.make("s")
+    server.ask("s", "a")
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/data/larc.db")
+    with engine.begin() as connection:
+        body = bytearray(connection.execute(sa.text("select body from state")).scalar_one())
+        body[len(body) // 2] ^= 1
+        connection.execute(sa.text("update state set body = :b"), {"b": bytes(body)})
+    engine.dispose()
+    reply = server.http.post(
+        "/v1/completions", json={"model": "larc:s", "prompt": "x", "max_tokens": 1}
+    )
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "damaged")
+
+
+def test_tables_of_a_newer_version_are_refused(tmp_path):
+    from larc.errors import LarcError
+    from larc.service.store.database import open_database
+
+    address = f"sqlite:///{tmp_path}/larc.db"
+    opened = open_database(address)
+    with opened.writing() as connection:
+        connection.execute(sa.text("update alembic_version set version_num = '9999'"))
+    opened.close()
+    with pytest.raises(LarcError, match="newer larc"):
+        open_database(address)
+
+
+def test_the_tables_are_what_the_migrations_make(tmp_path):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from larc.service.store.database import open_database
+    from larc.service.store.schema import metadata
+
+    opened = open_database(f"sqlite:///{tmp_path}/larc.db")
+    with opened.writer.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    opened.close()
+
+
+def test_problems_are_json(sqlite_server):
+    for path in ("/nothing", "/v1/streams/%00", "/v1/streams/" + "a" * 300):
+        reply = sqlite_server.http.get(path)
+        assert reply.status_code in (404, 422)
+        assert json.loads(reply.text)["code"] in ("not-found", "invalid")
