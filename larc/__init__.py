@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from larc.feedback import CandidateLosses, Label
     from larc.interventions import Evaluation, Predictions, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
+    from larc.proposals.grammar import Grammar
+    from larc.proposals.improving import Improvement, ImproveSettings
+    from larc.proposals.judges import SubprocessJudge
+    from larc.proposals.sampling import Proposal
     from larc.residual import Factors
     from larc.rules import SGD, Descent, UpdateRule
     from larc.scoring import Limits
@@ -50,6 +54,11 @@ _HOMES = {
     "Episode": "larc.learner",
     "Evaluation": "larc.interventions",
     "Factors": "larc.residual",
+    "Grammar": "larc.proposals.grammar",
+    "Improvement": "larc.proposals.improving",
+    "ImproveSettings": "larc.proposals.improving",
+    "SubprocessJudge": "larc.proposals.judges",
+    "Proposal": "larc.proposals.sampling",
     "Identity": "larc.substrate",
     "Label": "larc.feedback",
     "LabelRefused": "larc.errors",
@@ -96,7 +105,10 @@ __all__ = [
     "Episode",
     "Evaluation",
     "Factors",
+    "Grammar",
     "Identity",
+    "ImproveSettings",
+    "Improvement",
     "Label",
     "LabelRefused",
     "LarcError",
@@ -107,6 +119,7 @@ __all__ = [
     "PlainPrompter",
     "Predictions",
     "Prompter",
+    "Proposal",
     "Question",
     "Session",
     "SessionFull",
@@ -114,6 +127,7 @@ __all__ = [
     "SlowState",
     "StalePlan",
     "Strategy",
+    "SubprocessJudge",
     "Substrate",
     "Task",
     "Trainer",
