@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
     from larc.training.base import AdamW
+    from larc.training.proposals import ProposalTask
     from larc.training.tasks import Trainer, TrainingSettings, train
 
 #: Where public names come from. They are fetched when first used: the command line answers without
@@ -59,6 +60,7 @@ _HOMES = {
     "ImproveSettings": "larc.proposals.improving",
     "SubprocessJudge": "larc.proposals.judges",
     "Proposal": "larc.proposals.sampling",
+    "ProposalTask": "larc.training.proposals",
     "Identity": "larc.substrate",
     "Label": "larc.feedback",
     "LabelRefused": "larc.errors",
@@ -120,6 +122,7 @@ __all__ = [
     "Predictions",
     "Prompter",
     "Proposal",
+    "ProposalTask",
     "Question",
     "Session",
     "SessionFull",

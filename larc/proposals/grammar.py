@@ -106,6 +106,26 @@ class Grammar:
             state = self.advance(state, character)
         return self.complete(state)
 
+    def texts(self) -> Iterator[str]:
+        """Yield the texts of the grammar, shorter ones first, each length in alphabetical order.
+
+        Examples
+        --------
+        >>> from itertools import islice
+        >>> list(islice(Grammar('text ::= [ab] [ab]? | "cc"').texts(), 5))
+        ['a', 'b', 'aa', 'ab', 'ba']
+        """
+        layer = {"": self.start}
+        while layer:
+            longer = {}
+            for text, state in layer.items():
+                if text and self.complete(state):
+                    yield text
+                characters = {c for stack in state if stack for c in stack[0]}
+                for character in sorted(characters):
+                    longer[text + character] = self.advance(state, character)
+            layer = longer
+
     def _expanded(self, stacks: set[Stack]) -> State:
         """Replace rules in front by what they stand for, until characters are in front."""
         alternatives: dict[str, list[tuple[Symbol, ...]]] = self._alternatives  # type: ignore[attr-defined]
@@ -138,7 +158,7 @@ class _Reader:
         heads = list(_RULE.finditer(text))
         if not heads or text[: heads[0].start()].strip():
             raise LarcError("the grammar does not begin with a rule; write `name ::= ...`.")
-        self.bodies = {}
+        self.bodies: dict[str, list[tuple[str, object]]] = {}
         for head, following in zip(heads, [*heads[1:], None], strict=True):
             if head[1] in self.bodies:
                 raise LarcError(f"rule {head[1]!r} of the grammar is there twice; keep one.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
+from torch import Tensor
 
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses
@@ -132,6 +133,9 @@ class Improvement:
         How many rounds were learned from, and how many positions they took.
     exhausted
         Whether nothing new could be written any more.
+    ask
+        Gives what the texts of the next round go on from, where that is not the prompt: with what
+        was judged so far written out, for one. What is learned is learned at the prompt.
     """
 
     episode: FastState
@@ -144,6 +148,7 @@ class Improvement:
     round: int = 0
     positions: int = 0
     exhausted: bool = False
+    ask: Callable[[Improvement], str] | None = None
 
     @property
     def best(self) -> Judged | None:
@@ -174,7 +179,7 @@ class Improvement:
         left = how.n if how.calls is None else min(how.n, how.calls - len(self.judged))
         draws = np.random.SeedSequence([self.seed, self.round]).generate_state(1, np.uint64)
         return Request(
-            self.prompt,
+            self.prompt if self.ask is None else self.ask(self),
             left,
             how.max_tokens,
             how.temperature,
@@ -193,19 +198,14 @@ class Improvement:
 
     def save(self, path: str | Path) -> None:
         """Write the search to one file: state, texts, losses and what it is bound to."""
-        factors = self.episode.factors
-        facts = {
-            "episode": self.episode.facts(),
-            **self._facts(),
-            "awaiting": [asdict(proposal) for proposal in self.awaiting],
-            "judged": [asdict(one) for one in self.judged],
-            "round": self.round,
-            "positions": self.positions,
-            "exhausted": self.exhausted,
-        }
-        save_state(path, IMPROVEMENT_FILE, {"A": factors.A, "B": factors.B}, facts)
+        save_together(path, [self])
 
-    def _facts(self) -> dict[str, Any]:
+    def restore(self, path: str | Path) -> None:
+        """Go on from a saved point of this same search; a file of another one is refused."""
+        restore_together(path, [self])
+
+    def bound(self) -> dict[str, Any]:
+        """Return what this search is and another is not, as JSON values."""
         return {
             "prompt": self.prompt,
             "settings": asdict(self.settings),
@@ -213,28 +213,61 @@ class Improvement:
             "seed": self.seed,
         }
 
-    def restore(self, path: str | Path) -> None:
-        """Go on from a saved point of this same search; a file of another one is refused."""
-        tensors, facts = load_state(path, IMPROVEMENT_FILE)
-        with whole(path, IMPROVEMENT_FILE):
-            for name, expected in self._facts().items():
-                if facts[name] != expected:
+    def progress(self) -> dict[str, Any]:
+        """Return how far it is, as JSON values."""
+        return {
+            "awaiting": [asdict(proposal) for proposal in self.awaiting],
+            "judged": [asdict(one) for one in self.judged],
+            "round": self.round,
+            "positions": self.positions,
+            "exhausted": self.exhausted,
+        }
+
+
+def save_together(path: str | Path, searches: Sequence[Improvement], notes: Any = None) -> None:
+    """Write several searches to one file, with the caller's own notes."""
+    tensors: dict[str, Tensor] = {}
+    for number, search in enumerate(searches):
+        factors = search.episode.factors
+        tensors |= {f"{number}.A": factors.A, f"{number}.B": factors.B}
+    facts = {
+        "searches": [{"episode": s.episode.facts(), **s.bound(), **s.progress()} for s in searches],
+        "notes": notes,
+    }
+    save_state(path, IMPROVEMENT_FILE, tensors, facts)
+
+
+def restore_together(path: str | Path, searches: Sequence[Improvement]) -> Any:
+    """Go on from a saved point of these same searches; returns the notes saved with it."""
+    tensors, facts = load_state(path, IMPROVEMENT_FILE)
+    with whole(path, IMPROVEMENT_FILE):
+        if len(facts["searches"]) != len(searches):
+            raise LarcError(f"{path} holds {len(facts['searches'])} searches; give as many.")
+        restored = []
+        for number, (search, saved) in enumerate(zip(searches, facts["searches"], strict=True)):
+            for name, expected in search.bound().items():
+                if saved[name] != expected:
                     raise LarcError(
                         f"{path} is of a search with another {name}; remove it to start anew, or "
                         "give what it was started with."
                     )
-            episode = self.episode.learner.restored(path, tensors, facts["episode"])
-            awaiting = [Proposal(**one) for one in facts["awaiting"]]
+            its = {"A": tensors[f"{number}.A"], "B": tensors[f"{number}.B"]}
+            episode = search.episode.learner.restored(path, its, saved["episode"])
             judged = [
                 Judged(Proposal(**one["proposal"]), float(one["loss"]), int(one["round"]))
-                for one in facts["judged"]
+                for one in saved["judged"]
             ]
-            counts = (int(facts["round"]), int(facts["positions"]), bool(facts["exhausted"]))
-        # Everything is read before anything is changed.
-        self.episode.factors, self.episode.step = episode.factors, episode.step
-        self.episode.stream.bit_generator.state = episode.stream.bit_generator.state
-        self.awaiting, self.judged = awaiting, judged
-        self.round, self.positions, self.exhausted = counts
+            awaiting = [Proposal(**one) for one in saved["awaiting"]]
+            counts = (int(saved["round"]), int(saved["positions"]), bool(saved["exhausted"]))
+            restored.append((episode, awaiting, judged, counts))
+        notes = facts["notes"]
+    # Everything is read before anything is changed.
+    for search, (episode, awaiting, judged, counts) in zip(searches, restored, strict=True):
+        search.episode.factors, search.episode.step = episode.factors, episode.step
+        search.episode.stream.bit_generator.state = episode.stream.bit_generator.state
+        search.awaiting, search.judged = awaiting, judged
+        search.round, search.positions, search.exhausted = counts
+    return notes
 
 
 def propose_together(searches: Sequence[Improvement]) -> list[list[str]]:
@@ -243,10 +276,11 @@ def propose_together(searches: Sequence[Improvement]) -> list[list[str]]:
     if asked:
         learner = asked[0].episode.learner
         requests = [(search.episode, search.request()) for search in asked]
-        for search, proposals in zip(asked, learner.propose_many(requests), strict=True):
+        written = learner.propose_many(requests)
+        for search, (_, request), proposals in zip(asked, requests, written, strict=True):
             search.awaiting = list(proposals)
             search.exhausted = not proposals
-            search.positions += learner.prompt_length(search.prompt)
+            search.positions += learner.prompt_length(request.prompt)
             search.positions += sum(proposal.tokens for proposal in proposals)
     return [[proposal.text for proposal in search.awaiting] for search in searches]
 

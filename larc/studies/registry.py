@@ -14,6 +14,7 @@ from larc.studies.prefix import STUDY as PREFIX
 from larc.studies.programs import STUDY as PROGRAMS
 from larc.studies.stream import STUDY as STREAM
 from larc.studies.study import Study
+from larc.studies.synthesis import STUDY as SYNTHESIS
 from larc.studies.tasks import STUDY as TASKS
 
 STUDIES: dict[str, Study] = {}
@@ -31,6 +32,7 @@ register(CI)
 register(STREAM)
 register(PREFIX)
 register(CONTROLLER)
+register(SYNTHESIS)
 
 
 def plans() -> dict[str, EvidencePlan]:

@@ -15,6 +15,7 @@ from larc.errors import LarcError
 from larc.feedback import CandidateLosses
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
+from larc.proposals.improving import ImproveSettings
 from larc.residual import Factors
 from larc.rules import SGD, Objective, UpdateRule, rule_facts
 from larc.scoring import Limits
@@ -22,6 +23,7 @@ from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task
 from larc.training.base import AdamW, OuterGradient, SlowTrainer, batch_indices, step_size_of
+from larc.training.proposals import ProposalTask, ProposalTrainer
 
 OuterObjective = Literal["static", "adapted", "exact"]
 
@@ -185,8 +187,9 @@ class Trainer(SlowTrainer):
 
 def train(
     substrate: Substrate,
-    tasks: Iterable[Task],
+    tasks: Iterable[Task] | Iterable[ProposalTask],
     *,
+    proposals: ImproveSettings | None = None,
     objective: OuterObjective = "adapted",
     updates: int = 256,
     batch: int = 2,
@@ -209,6 +212,9 @@ def train(
     ----------
     substrate, tasks
         The frozen model, and episodes with their query losses.
+    proposals
+        How the model's own texts are proposed and learned from: tasks are then `ProposalTask`, and
+        their episodes searches of so many rounds.
     objective
         ``"static"``, ``"adapted"`` or ``"exact"``: see `TrainingSettings`.
     updates, batch, inner_steps, rule
@@ -250,7 +256,12 @@ def train(
     settings = TrainingSettings(
         objective, batch, inner_steps, rule or SGD(), seed, outer or AdamW(), step_rate
     )
-    trainer = Trainer(substrate, slow, tasks, settings, limits)
+    given: list[Any] = list(tasks)
+    trainer: SlowTrainer
+    if proposals is None:
+        trainer = Trainer(substrate, slow, given, settings, limits)
+    else:
+        trainer = ProposalTrainer(substrate, slow, given, settings, proposals, limits)
     if checkpoint is not None and Path(checkpoint).exists():
         trainer.restore(checkpoint)
         if trainer.updates > updates:

@@ -9,8 +9,8 @@ from typing import Literal
 
 from larc.domains.programs.episodes import QUERY_INPUTS, distinct_inputs
 from larc.domains.programs.groups import Group, Split, split_groups
-from larc.domains.programs.language import graded_loss, parse, wrong_fraction
-from larc.domains.programs.recipes import FAMILIES, Family, Operation, Program, Value, run
+from larc.domains.programs.language import graded_loss, parse, rules, wrong_fraction
+from larc.domains.programs.recipes import FAMILIES, Family, Operation, Program, Value, render, run
 from larc.domains.programs.streams import SYNTHESIS, words
 from larc.errors import LarcError
 
@@ -45,6 +45,8 @@ class Problem:
         Whether no start is trained on this sequence.
     support_inputs, query_inputs
         What a search may run programs on, and what the answer is judged on.
+    loss
+        What a search is told: the graded distance of outputs, or the paper's fraction of errors.
     """
 
     group: Group
@@ -52,6 +54,7 @@ class Problem:
     held_out: bool
     support_inputs: tuple[Value, ...]
     query_inputs: tuple[Value, ...]
+    loss: Loss = "graded"
 
     @property
     def name(self) -> str:
@@ -69,13 +72,27 @@ class Problem:
         return tuple(_operation(name, self.group) for name in self.sequence.split())
 
     @property
+    def answer(self) -> str:
+        """The text of the hidden program."""
+        return render(self.target)
+
+    @property
+    def rules(self) -> str:
+        """The rules of the grammar of its programs, for `larc.Grammar`."""
+        return rules(self.family)
+
+    @property
     def prompt(self) -> str:
         """The public question: the language and a few examples, without any feedback."""
         return synthesis_prompt(self)
 
-    def judge(self, loss: Loss = "graded") -> Callable[[Sequence[str]], list[float]]:
+    def prompt_with(self, tried: Sequence[tuple[str, float]]) -> str:
+        """Return the question with programs that were tried and their losses."""
+        return synthesis_prompt(self, tried)
+
+    def judge(self) -> Callable[[Sequence[str]], list[float]]:
         """Return what gives every program text its loss on the examples, by interpreting it."""
-        measure = graded_loss if loss == "graded" else wrong_fraction
+        measure = graded_loss if self.loss == "graded" else wrong_fraction
 
         def judged(texts: Sequence[str]) -> list[float]:
             programs = [parse(text, self.family) for text in texts]
@@ -88,7 +105,9 @@ class Problem:
         return wrong_fraction(parse(text, self.family), self.target, self.query_inputs) == 0
 
 
-def build_problem(group: Group, sequence: str, *, examples: int = EXAMPLES) -> Problem:
+def build_problem(
+    group: Group, sequence: str, *, examples: int = EXAMPLES, loss: Loss = "graded"
+) -> Problem:
     """Return the problem of a group and a sequence, the same one every time.
 
     Examples
@@ -110,11 +129,17 @@ def build_problem(group: Group, sequence: str, *, examples: int = EXAMPLES) -> P
     inputs = distinct_inputs(group.family, stream)
     query = tuple(islice(inputs, QUERY_INPUTS))
     support = tuple(islice(inputs, examples))
-    return Problem(group, sequence, sequence in known["held out"], support, query)
+    return Problem(group, sequence, sequence in known["held out"], support, query, loss)
 
 
 def build_problems(
-    split: Split, groups: int, sequences: int, *, held_out: bool, examples: int = EXAMPLES
+    split: Split,
+    groups: int,
+    sequences: int,
+    *,
+    held_out: bool,
+    examples: int = EXAMPLES,
+    loss: Loss = "graded",
 ) -> tuple[Problem, ...]:
     """Return problems of the first groups of each family of a split.
 
@@ -126,8 +151,8 @@ def build_problems(
         How many sequences of each kind a group has; groups take turns with them.
     held_out
         Whether also sequences that no start is trained on.
-    examples
-        How many examples a search has.
+    examples, loss
+        How many examples a search has, and what it is told of them.
 
     Examples
     --------
@@ -145,7 +170,7 @@ def build_problems(
                 known = SEQUENCES[family][kind]
                 for turn in range(min(sequences, len(known))):
                     sequence = known[(number * sequences + turn) % len(known)]
-                    problems.append(build_problem(group, sequence, examples=examples))
+                    problems.append(build_problem(group, sequence, examples=examples, loss=loss))
     return tuple(problems)
 
 
