@@ -386,7 +386,7 @@ def _feedback(search: Improvement, judged: Sequence[Judged]) -> CandidateLosses:
     )
     if how.estimate == "policy-gradient":
         return sampled
-    return replace(sampled, log_proposals=[one.proposal.log_proposal for one in chosen])
+    return replace(sampled, drawn_at=[one.proposal.log_probability for one in chosen])
 
 
 def _positions(search: Improvement, piece: CandidateLosses, texts: int) -> int:
