@@ -28,27 +28,35 @@ class Vocabulary:
         size = int(substrate.model.config.get_text_config().vocab_size)
         self.special = frozenset(int(token) for token in tokenizer.all_special_ids) | {self.end}
         ordinary = [t for t in range(min(size, len(tokenizer))) if t not in self.special]
-        # Behind another token: some tokenizers drop the blank that a text begins with.
+        # Behind another token, and as the first one: some tokenizers write a blank before a text.
         (anchor,) = tokenizer.encode("a", add_special_tokens=False)[-1:]
-        first = len(tokenizer.decode([anchor]))
-        decoded = tokenizer.batch_decode(
-            [[anchor, token] for token in ordinary], clean_up_tokenization_spaces=False
-        )
-        self.texts = {
-            token: text[first:]
-            for token, text in zip(ordinary, decoded, strict=True)
-            if text[first:] and _REPLACEMENT not in text
+        before = len(tokenizer.decode([anchor]))
+        self.texts = self._decoded([[anchor, token] for token in ordinary], before)
+        self.first = self._decoded([[token] for token in ordinary], 0)
+        self.tree, self.first_tree = _tree(self.texts), _tree(self.first)
+        self.line = self.encode("\n")
+
+    def _decoded(self, rows: Sequence[list[int]], before: int) -> dict[int, str]:
+        decoded = self.tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False)
+        return {
+            row[-1]: text[before:]
+            for row, text in zip(rows, decoded, strict=True)
+            if text[before:] and _REPLACEMENT not in text
         }
-        self.tree: dict[Any, Any] = {}
-        for token, text in self.texts.items():
-            node = self.tree
-            for character in text:
-                node = node.setdefault(character, {})
-            node.setdefault("", []).append(token)  # no character is empty
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, as a candidate is tokenised."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _tree(texts: dict[int, str]) -> dict[Any, Any]:
+    tree: dict[Any, Any] = {}
+    for token, text in texts.items():
+        node = tree
+        for character in text:
+            node = node.setdefault(character, {})
+        node.setdefault("", []).append(token)  # no character is empty
+    return tree
 
 
 _VOCABULARIES: WeakKeyDictionary[Substrate, Vocabulary] = WeakKeyDictionary()
@@ -67,6 +75,8 @@ class Constraint:
 
     Only the tokens that the tokenizer itself would write a text with are allowed, so that a text
     is sampled in the one way that it is scored; and only those from which a text can be completed.
+    Which tokens those are is known by pairs, as it is for byte-pair encodings; with another
+    tokenizer, texts that turn out to be written otherwise are left out in the end.
 
     Examples
     --------
@@ -145,7 +155,8 @@ class Constraint:
             return known
         state, last = place
         following: dict[int, Place] = {}
-        waiting: list[tuple[Any, State]] = [(self.vocabulary.tree, state)]
+        tree = self.vocabulary.first_tree if last is None else self.vocabulary.tree
+        waiting: list[tuple[Any, State]] = [(tree, state)]
         while waiting:
             node, here = waiting.pop()
             for token in node.get("", ()):
@@ -162,7 +173,12 @@ class Constraint:
         """Whether the tokenizer would write these two next to each other."""
         pair = (last, token)
         if pair not in self._pairs:
-            tokens = [token] if last is None else [last, token]
-            text = "".join(self.vocabulary.texts[one] for one in tokens)
-            self._pairs[pair] = self.vocabulary.encode(text) == tokens
+            words = self.vocabulary
+            if last is None:
+                self._pairs[pair] = words.encode(words.first[token]) == [token]
+            else:
+                text = words.texts[last] + words.texts[token]
+                # Within a text: after a line break nothing is put before it, and nothing joins it.
+                inside = words.encode("\n" + text) == [*words.line, last, token]
+                self._pairs[pair] = inside or words.encode(text) == [last, token]
         return self._pairs[pair]
