@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from pathlib import Path
@@ -15,9 +15,8 @@ from torch import Tensor
 from larc.errors import LarcError
 from larc.feedback import Feedback
 from larc.io.states import load_state, save_state, whole
-from larc.proposals.grammar import Grammar
-from larc.proposals.improving import Improvement, ImproveSettings, Judge, improve
 from larc.proposals.sampling import Proposal, Request, propose
+from larc.proposals.writing import Writer
 from larc.residual import Factors, apply_correction, apply_residual, checked_seed
 from larc.rules import SGD, UpdateRule, rule_facts
 from larc.scoring import (
@@ -40,7 +39,7 @@ EPISODE_FILE = "larc episode, version 1"
 Refusals = Literal["raise", "return"]
 
 
-class Episode:
+class Episode(Writer):
     """One fast state: factors, step count and random stream, all its own.
 
     Made by `Learner.begin` or `Learner.resume`.
@@ -115,100 +114,6 @@ class Episode:
     def learner(self) -> Learner:
         """The learner it was begun from."""
         return self._learner
-
-    def propose(
-        self,
-        prompt: str,
-        n: int,
-        *,
-        max_tokens: int = 32,
-        temperature: float = 1.0,
-        grammar: Grammar | Sequence[str] | None = None,
-        seed: int | None = None,
-    ) -> list[Proposal]:
-        """Write distinct complete texts under the current factors, sampled side by side.
-
-        Parameters
-        ----------
-        prompt, n
-            What is gone on from, and how many texts are wanted; there may be fewer.
-        max_tokens, temperature
-            The most tokens of a text, its end included, and what logits are divided by.
-        grammar
-            A `larc.Grammar`, or a choice of texts, that every text belongs to.
-        seed
-            Decides the draws; by default the episode's private stream does.
-
-        Examples
-        --------
-        >>> import larc
-        >>> substrate = larc.load_substrate("tiny")
-        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
-        >>> texts = learner.begin().propose("2+2=", 2, grammar=["3", "4"], seed=1)
-        >>> sorted(proposal.text for proposal in texts)
-        ['3', '4']
-        """
-        drawn = int(self.stream.integers(2**63)) if seed is None else checked_seed(seed)
-        request = Request(prompt, n, max_tokens, temperature, grammar, drawn)
-        return self._learner.propose_many([(self, request)])[0]
-
-    def improvement(
-        self,
-        prompt: str,
-        settings: ImproveSettings,
-        *,
-        grammar: Grammar | Sequence[str] | None = None,
-        seed: int | None = None,
-    ) -> Improvement:
-        """Begin a search whose texts are judged when and by whom it pleases: see `Improvement`."""
-        if grammar is not None and not isinstance(grammar, Grammar):
-            grammar = Grammar.choice(grammar)
-        drawn = self.seed if seed is None else checked_seed(seed)
-        return Improvement(self, prompt, settings, grammar, drawn)
-
-    def improve(
-        self,
-        prompt: str,
-        judge: Judge,
-        rounds: int | None = None,
-        n: int = 8,
-        *,
-        grammar: Grammar | Sequence[str] | None = None,
-        seed: int | None = None,
-        checkpoint: str | Path | None = None,
-        on_round: Callable[[Improvement], None] | None = None,
-        **settings: Any,
-    ) -> Improvement:
-        """Propose, have a judge score the texts, and learn from it, until one is right.
-
-        Parameters
-        ----------
-        prompt, judge, rounds, n
-            What is gone on from, who gives every text a loss (0 is right), how often at most, and
-            how many new texts each time.
-        grammar, seed
-            As for `propose`; the draws are decided by the episode's seed by default.
-        checkpoint
-            A file to save to after every step, and to go on from if it is there.
-        on_round
-            Called after every round.
-        settings
-            Others of `larc.ImproveSettings`, by name.
-
-        Examples
-        --------
-        >>> import larc
-        >>> substrate = larc.load_substrate("tiny")
-        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
-        >>> judge = lambda texts: [abs(int(text) - 7) for text in texts]
-        >>> digits = list("123456789")
-        >>> search = learner.begin().improve("3+4=", judge, rounds=5, n=2, grammar=digits)
-        >>> search.solved, search.best.text
-        (True, '7')
-        """
-        how = ImproveSettings(n=n, rounds=rounds, **settings)
-        search = self.improvement(prompt, how, grammar=grammar, seed=seed)
-        return improve(search, judge, checkpoint=checkpoint, on_round=on_round)
 
     def save(self, path: str | Path) -> None:
         """Write the trajectory to one file: factors, step, stream, rule and what it is bound to."""

@@ -11,6 +11,7 @@ import pytest
 from larc.cli import main
 from larc.errors import LarcError
 from larc.io.parquet import from_parquet
+from larc.proposals.improving import save_together
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.studies.registry import STUDIES
@@ -92,7 +93,7 @@ def test_conditions_differ_in_what_they_learned_alone(run):
 def test_resuming_is_the_same_run(run, tmp_path, monkeypatch):
     """Stopped after every saved step of a training and of searches, and gone on with."""
     stops = {"left": 3}
-    saving = units.save_together
+    saving = save_together
 
     def save(*arguments):
         saving(*arguments)
