@@ -57,10 +57,12 @@ def test_a_run_is_whole_and_reported(run):
     assert (run / "report.html").is_file()
     with (run / "tables" / "success.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {row["Condition"] for row in rows} == {
+    assert [row["Condition"] for row in rows] == [
         *(condition.name for condition in units.CONDITIONS),
         *units.WITHOUT_MODEL,
-    }
+    ]
+    assert main(["report", str(run), "--figures"]) == 0
+    assert list(run.glob("figures/success.*"))
 
 
 def test_every_condition_has_the_same_number_of_calls(run):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from larc.evaluation import bootstrap_intervals, group_means
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
-from larc.studies.synthesis.units import QUERIES
+from larc.studies.synthesis.units import CONDITIONS, QUERIES, WITHOUT_MODEL
 
 Array = NDArray[np.float64]
 BOOTSTRAP_SEED = 20260929
@@ -109,7 +109,9 @@ def load_results(run: Run) -> SynthesisResults:
     seeds, calls = tuple(run.settings["seeds"]), int(run.settings["calls"])
     known = {row["name"]: row for row in rows}
     names = tuple(known)
-    conditions = tuple(dict.fromkeys(row["condition"] for row in rows))
+    there = {row["condition"] for row in rows}
+    order = (*(condition.name for condition in CONDITIONS), *WITHOUT_MODEL)
+    conditions = tuple(name for name in order if name in there)
     at = {c: np.full((len(seeds), len(names)), np.inf) for c in conditions}
     least = {c: np.full((len(seeds), len(names)), np.inf) for c in conditions}
     overfitted = dict.fromkeys(conditions, 0)
