@@ -15,7 +15,8 @@ class SynthesisSettings(ModelSettings):
     """What decides the results of the synthesis study."""
 
     rule: str = setting(
-        "descent:1.0", "The update rule of a fast state: sgd:STEP, descent:LENGTH, or module:Class."
+        "descent:1.0:tries=1",
+        "The update rule of a fast state: sgd:STEP, descent:LENGTH, or module:Class.",
     )
     domain: Literal["programs", "functions"] = setting(
         "programs", "programs, interpreted here; functions, Python run by unit tests."
@@ -33,7 +34,7 @@ class SynthesisSettings(ModelSettings):
     estimate: Literal["expected", "self-normalised", "policy-gradient"] = setting(
         "expected", "What an update lowers."
     )
-    steps: int = setting(2, "Steps of the rule after a round.", least=1)
+    steps: int = setting(1, "Steps of the rule after a round.", least=1)
     pool: int = setting(16, "The most texts an update learns from; 0 for the round's.", least=0)
     tried: int = setting(6, "The most tried programs in the prompt of the text baseline.", least=1)
     updates: int = setting(64, "Outer updates of the training of the start; 0 for none.", least=0)
@@ -70,7 +71,6 @@ PRESETS = {
         sequences=1,
         calls=12,
         n=4,
-        steps=1,
         tried=2,
         updates=2,
         training_groups=2,
