@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from larc.feedback import CandidateLosses, Label
     from larc.interventions import Evaluation, Predictions, evaluate, judge, predict
     from larc.learner import Episode, Learner, Update
+    from larc.proposals.grammar import Grammar
+    from larc.proposals.improving import Improvement, ImproveSettings
+    from larc.proposals.judges import SubprocessJudge
+    from larc.proposals.sampling import Proposal
     from larc.residual import Factors
     from larc.rules import SGD, Descent, RMSprop, UpdateRule
     from larc.scoring import Limits
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from larc.substrate import Identity, Substrate, load_substrate
     from larc.tasks import Task
     from larc.training.base import AdamW
+    from larc.training.proposals import ProposalTask
     from larc.training.streams import StreamTrainer, train_streams
     from larc.training.tasks import Trainer, TrainingSettings, train
 
@@ -52,6 +57,12 @@ _HOMES = {
     "Episode": "larc.learner",
     "Evaluation": "larc.interventions",
     "Factors": "larc.residual",
+    "Grammar": "larc.proposals.grammar",
+    "Improvement": "larc.proposals.improving",
+    "ImproveSettings": "larc.proposals.improving",
+    "SubprocessJudge": "larc.proposals.judges",
+    "Proposal": "larc.proposals.sampling",
+    "ProposalTask": "larc.training.proposals",
     "Identity": "larc.substrate",
     "Label": "larc.feedback",
     "LabelRefused": "larc.errors",
@@ -102,7 +113,10 @@ __all__ = [
     "Episode",
     "Evaluation",
     "Factors",
+    "Grammar",
     "Identity",
+    "ImproveSettings",
+    "Improvement",
     "Label",
     "LabelRefused",
     "LarcError",
@@ -113,6 +127,8 @@ __all__ = [
     "PlainPrompter",
     "Predictions",
     "Prompter",
+    "Proposal",
+    "ProposalTask",
     "Question",
     "RMSprop",
     "Recorded",
@@ -123,6 +139,7 @@ __all__ = [
     "StalePlan",
     "Strategy",
     "StreamTrainer",
+    "SubprocessJudge",
     "Substrate",
     "Task",
     "Trainer",

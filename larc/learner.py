@@ -18,6 +18,8 @@ from larc.feedback import Feedback
 from larc.generation import active, batches, checked_prompt, generate
 from larc.io.states import load_state, save_state, whole
 from larc.priors import PriorCache
+from larc.proposals.sampling import Proposal, Request, propose
+from larc.proposals.writing import Writer
 from larc.residual import Factors, checked_seed
 from larc.rules import SGD, parse_rule, rule_facts
 from larc.scoring import (
@@ -40,7 +42,7 @@ EPISODE_FILE = "larc episode, version 1"
 Refusals = Literal["raise", "return"]
 
 
-class Episode:
+class Episode(Writer):
     """One fast state: factors, step count and random stream, all its own.
 
     Made by `Learner.begin` or `Learner.resume`.
@@ -125,7 +127,12 @@ class Episode:
 
     def save(self, path: str | Path) -> None:
         """Write the trajectory to one file: factors, step, stream, rule and what it is bound to."""
-        facts = {
+        tensors = {"A": self.factors.A, "B": self.factors.B}
+        save_state(path, EPISODE_FILE, tensors, self.facts())
+
+    def facts(self) -> dict[str, Any]:
+        """Return what it is besides its factors, and what it is bound to, as JSON values."""
+        return {
             "step": self.step,
             "seed": self.seed,
             "stream": self.stream.bit_generator.state,
@@ -136,7 +143,6 @@ class Episode:
             "boundary": self.slow.boundary,
             **self.extras.facts(),
         }
-        save_state(path, EPISODE_FILE, {"A": self.factors.A, "B": self.factors.B}, facts)
 
 
 #: An episode with the prompt and the candidates that it reads.
@@ -307,6 +313,22 @@ class Learner:
                     policies[read] = policy(score).cpu()
         return [_finite(number, policies[read]) for number, read in enumerate(asked)]
 
+    def propose_many(self, requests: Sequence[tuple[Episode, Request]]) -> list[list[Proposal]]:
+        """Write texts under each episode's own factors, in shared calls of the model."""
+        episodes = [episode for episode, _ in requests]
+        self._check_together(episodes)
+        return propose(
+            self.substrate,
+            self.slow.boundary,
+            [episode.factors for episode in episodes],
+            [request for _, request in requests],
+            self.limits,
+        )
+
+    def prompt_length(self, prompt: str) -> int:
+        """Return how many tokens a prompt has."""
+        return len(ask(self.substrate, prompt, ["."], self.limits).prompt)
+
     @overload
     def update_many(
         self, updates: Sequence[UpdateRequest], *, refusals: Literal["raise"] = "raise"
@@ -393,9 +415,10 @@ class Learner:
         """Return a saved episode where it stopped, refusing one bound to anything else."""
         tensors, facts = load_state(path, EPISODE_FILE)
         with whole(path, EPISODE_FILE):
-            return self._resumed(path, tensors, facts)
+            return self.restored(path, tensors, facts)
 
-    def _resumed(self, path: str | Path, tensors: Mapping[str, Tensor], facts: Any) -> Episode:
+    def restored(self, path: str | Path, tensors: Mapping[str, Tensor], facts: Any) -> Episode:
+        """Return the episode of a file's tensors and facts, refusing one bound to anything else."""
         expected = {
             "substrate": (self.slow.substrate, "another substrate"),
             "boundary": (self.slow.boundary, "another boundary"),

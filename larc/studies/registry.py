@@ -15,6 +15,7 @@ from larc.studies.programs import STUDY as PROGRAMS
 from larc.studies.stream import STUDY as STREAM
 from larc.studies.streams import STUDY as STREAMS
 from larc.studies.study import Study
+from larc.studies.synthesis import STUDY as SYNTHESIS
 from larc.studies.tasks import STUDY as TASKS
 
 STUDIES: dict[str, Study] = {}
@@ -33,6 +34,7 @@ register(STREAM)
 register(STREAMS)
 register(PREFIX)
 register(CONTROLLER)
+register(SYNTHESIS)
 
 
 def plans() -> dict[str, EvidencePlan]:

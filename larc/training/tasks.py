@@ -16,6 +16,7 @@ from larc.errors import LarcError
 from larc.feedback import Feedback
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
+from larc.proposals.improving import ImproveSettings
 from larc.residual import Factors, checked_seed
 from larc.rules import SGD, Descent, Objective, UpdateRule, rule_facts, rule_text
 from larc.scoring import Limits, Normalise
@@ -32,6 +33,7 @@ from larc.training.base import (
     starting_state,
     twice_differentiable,
 )
+from larc.training.proposals import ProposalTask, ProposalTrainer
 from larc.training.stack import STEP, STEP_B, FastStack, learnable_steps, step_shares, with_steps
 
 OuterObjective = Literal["static", "adapted", "exact"]
@@ -253,8 +255,9 @@ class Trainer(SlowTrainer):
 
 def train(
     substrate: Substrate,
-    tasks: Iterable[Task],
+    tasks: Iterable[Task] | Iterable[ProposalTask],
     *,
+    proposals: ImproveSettings | None = None,
     objective: OuterObjective = "adapted",
     updates: int = 256,
     batch: int = 2,
@@ -278,6 +281,9 @@ def train(
     ----------
     substrate, tasks
         The frozen model, and episodes with their query losses.
+    proposals
+        How the model's own texts are proposed and learned from: tasks are then `ProposalTask`, and
+        their episodes searches of so many rounds.
     objective
         ``"static"``, ``"adapted"`` or ``"exact"``: see `TrainingSettings`.
     updates, batch, inner_steps, rule
@@ -318,7 +324,12 @@ def train(
         AdamW() if outer is None else outer,
         step_rate,
     )
-    trainer = Trainer(substrate, slow, tasks, settings, limits)
+    trainer: SlowTrainer
+    given: Any = tasks  # of the kind that the trainer checks
+    if proposals is None:
+        trainer = Trainer(substrate, slow, given, settings, limits)
+    else:
+        trainer = ProposalTrainer(substrate, slow, given, settings, proposals, limits)
     return run_training(trainer, updates, checkpoint, checkpoint_every, on_update)
 
 

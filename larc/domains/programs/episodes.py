@@ -126,7 +126,7 @@ def build_episode(
             f"give at least 1, and at most {most} for an arithmetic group."
         )
     stream = words(INPUTS, FAMILIES.index(group.family), *group.pair, target)
-    inputs = _distinct_inputs(group.family, stream)
+    inputs = distinct_inputs(group.family, stream)
     first = tuple(islice(inputs, SUPPORT_INPUTS))
     query = tuple(islice(inputs, QUERY_INPUTS))
     # Support beyond the usual four is drawn last, so that asking for it leaves the query alone.
@@ -187,7 +187,15 @@ def to_task(episode: ProgramEpisode, *, with_query: bool) -> Task:
     )
 
 
-def _distinct_inputs(family: Family, stream: Iterator[int]) -> Iterator[Value]:
+def distinct_inputs(family: Family, stream: Iterator[int]) -> Iterator[Value]:
+    """Yield different inputs of a family, drawn from a stream.
+
+    Examples
+    --------
+    >>> from larc.domains.programs.streams import words
+    >>> len(set(islice(distinct_inputs("list", words(INPUTS, 1)), 5)))
+    5
+    """
     if family == "arithmetic":
         yield from shuffled(NUMBERS, stream)
         return

@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 SEED = 20260928
 
 # What a stream is for. Two streams of different purpose share no draws.
-SPLITS, SUFFIXES, INPUTS = 1, 2, 3
+SPLITS, SUFFIXES, INPUTS, SYNTHESIS, EVOLUTION = 1, 2, 3, 4, 5
 
 
 def words(*key: int) -> Iterator[int]:

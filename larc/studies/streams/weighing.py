@@ -92,7 +92,8 @@ def product_of(
 
     Examples
     --------
-    >>> product_of({"KEEP": [0.8, 0.2], "WORDS": [0.5, 0.5]}, ["KEEP", "WORDS"], 1.0)
+    >>> product = product_of({"KEEP": [0.8, 0.2], "WORDS": [0.5, 0.5]}, ["KEEP", "WORDS"], 1.0)
+    >>> [round(p, 9) for p in product]
     [0.8, 0.2]
     """
     logits = power * np.log(np.maximum([said[path] for path in paths], 1e-12)).sum(0)

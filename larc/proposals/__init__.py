@@ -1,0 +1,1 @@
+"""What the model itself writes: texts sampled under a state, and learned from when judged."""

@@ -1,0 +1,156 @@
+"""Texts sampled under states: distinct, exact by seed, with the probabilities they have."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import larc
+from larc.domains.programs.language import rules
+from larc.errors import LarcError
+from larc.proposals.grammar import Grammar
+from larc.proposals.sampling import Request, propose
+from larc.scoring import Limits, ask, energies
+from tests.questions import PROMPTS, random_factors
+
+LIST = Grammar(rules("list"))
+LONG = Limits(384, 64)
+
+
+def written(substrate, boundary, *requests, seed=2):
+    factors = [random_factors(substrate, seed + number) for number in range(len(requests))]
+    return propose(substrate, boundary, factors, requests, LONG), factors
+
+
+def texts(proposals):
+    return [proposal.text for proposal in proposals]
+
+
+@pytest.mark.parametrize("boundary", [0, 2])
+def test_log_probabilities_are_those_of_scoring(tiny, boundary):
+    request = Request(PROMPTS[0], 6, 64, grammar=LIST, seed=3)
+    (proposals,), (factors,) = written(tiny, boundary, request)
+    assert len(set(texts(proposals))) == 6
+    question = ask(tiny, PROMPTS[0], texts(proposals), LONG)
+    with torch.no_grad():
+        (scores,) = energies(tiny, [question], larc.Factors.stack([factors]), boundary)
+    for proposal, candidate, score in zip(proposals, question.candidates, scores, strict=True):
+        assert proposal.tokens == len(candidate)
+        # A cache adds in another order than a whole row does.
+        assert float(score) * proposal.tokens == pytest.approx(proposal.log_probability, abs=1e-3)
+        assert LIST.accepts(proposal.text)
+        assert proposal.log_proposal > proposal.log_probability
+
+
+def test_draws_are_decided_by_the_seed_alone(tiny):
+    first = Request(PROMPTS[0], 4, 64, grammar=LIST, seed=3)
+    second = Request(PROMPTS[2], 3, 64, temperature=2.0, grammar=LIST, seed=4)
+    (one, two), factors = written(tiny, 2, first, second)
+    assert written(tiny, 2, first, second)[0] == [one, two]
+    # Others in the batch, and padding on their account, decide nothing.
+    for request, state, expected in zip((first, second), factors, (one, two), strict=True):
+        (alone,) = propose(tiny, 2, [state], [request], LONG)
+        assert texts(alone) == texts(expected)
+    other = Request(PROMPTS[0], 4, 64, grammar=LIST, seed=5)
+    assert texts(written(tiny, 2, other)[0][0]) != texts(one)
+
+
+def test_how_often_a_text_is_drawn_is_its_probability(tiny):
+    choice, draws = ["a", "b", "ab", "ba", "zzz"], 600
+    requests = [Request(PROMPTS[1], 1, grammar=choice, seed=seed) for seed in range(draws)]
+    state = random_factors(tiny, 1)
+    drawn = [one for (one,) in propose(tiny, 0, [state] * draws, requests)]
+    expected = {one.text: math.exp(one.log_proposal) for one in drawn}
+    assert math.fsum(expected.values()) == pytest.approx(1, abs=0.02)  # the rarest may be missing
+    for text, times in Counter(one.text for one in drawn).items():
+        deviation = math.sqrt(draws * expected[text])
+        assert abs(times - draws * expected[text]) < 4.5 * deviation + 1
+
+
+def test_a_high_temperature_makes_all_alike(tiny):
+    request = Request(PROMPTS[1], 1, temperature=1000.0, grammar=list("abcde"), seed=7)
+    ((one,),), _ = written(tiny, 0, request)
+    assert one.log_proposal == pytest.approx(math.log(0.2), abs=0.05)
+    assert one.log_probability < math.log(0.05)
+
+
+def test_nothing_is_written_twice_and_all_is_written_in_the_end(tiny):
+    request = Request(PROMPTS[1], 9, grammar=["a", "b", "ab"], seed=1)
+    assert sorted(texts(written(tiny, 0, request)[0][0])) == ["a", "ab", "b"]
+    avoiding = Request(PROMPTS[1], 9, grammar=["a", "b", "ab"], seed=1, avoid=["ab", "c"])
+    assert sorted(texts(written(tiny, 0, avoiding)[0][0])) == ["a", "b"]
+    nothing = Request(PROMPTS[1], 2, grammar=["a"], seed=1, avoid=["a"])
+    assert written(tiny, 0, nothing)[0] == [[]]
+
+
+def test_a_text_that_does_not_end_in_time_is_none(tiny):
+    request = Request(PROMPTS[1], 4, 3, grammar=["ab", "abc", "abcd"], seed=1)
+    assert texts(written(tiny, 0, request)[0][0]) == ["ab"]
+
+
+def test_without_a_grammar_anything_may_be_written(tiny):
+    request = Request(PROMPTS[1], 3, 400, temperature=1.5, seed=1)
+    (proposals,), _ = written(tiny, 1, request)
+    assert proposals
+    for proposal in proposals:
+        assert proposal.text
+        assert "<eos>" not in proposal.text
+
+
+def test_a_prompt_is_read_once_for_all_its_texts(tiny):
+    tiny.ledger.clear()
+    request = Request(PROMPTS[0], 5, grammar=["aa", "bb", "cc", "dd", "ee"], seed=1)
+    (proposals,), _ = written(tiny, 0, request)
+    rows = {(row["operation"], row["kind"]): row for row in tiny.ledger.as_rows()}
+    length = len(tiny.tokenizer(PROMPTS[0])["input_ids"])
+    mixer = rows["propose", "mixer"]
+    assert len(proposals) == 5
+    # What is drawn twice is written in vain; it is at most the draws that are allowed.
+    assert mixer["physical"] == mixer["effective"] <= length + 2 * 8 * 5
+    tiny.ledger.clear()
+    written(tiny, 0, Request(PROMPTS[0], 1, grammar=["aa", "bb"], seed=1))
+    (row,) = [row for row in tiny.ledger.as_rows() if row["kind"] == "mixer"]
+    assert (row["calls"], row["physical"]) == (3, length + 2)  # the end is only predicted
+
+
+def test_a_state_that_is_shown_to_the_user_is_left_out(tiny):
+    learner = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=1, boundary=1))
+    episode, other = learner.begin(), learner.begin()
+    other.factors = random_factors(tiny, 5, scale=0.5)
+    plain = episode.propose(PROMPTS[0], 3, grammar=LIST, max_tokens=64, seed=1)
+    with learner.active(other):
+        assert episode.propose(PROMPTS[0], 3, grammar=LIST, max_tokens=64, seed=1) == plain
+    assert other.propose(PROMPTS[0], 3, grammar=LIST, max_tokens=64, seed=1) != plain
+
+
+def test_an_episode_draws_from_its_own_stream(tiny):
+    learner = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=1))
+    first, second = learner.begin(seed=1), learner.begin(seed=1)
+    one = first.propose(PROMPTS[0], 2, grammar=LIST, max_tokens=64)
+    assert one == second.propose(PROMPTS[0], 2, grammar=LIST, max_tokens=64)
+    assert one != first.propose(PROMPTS[0], 2, grammar=LIST, max_tokens=64)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"n": 0}, "n is 0"),
+        ({"n": True}, "n is True"),
+        ({"max_tokens": 1}, "max_tokens is 1"),
+        ({"temperature": 0.0}, "temperature 0.0"),
+        ({"temperature": np.nan}, "temperature nan"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(changed, sentence):
+    with pytest.raises(LarcError, match=sentence):
+        Request(**{"prompt": "x", "n": 1, **changed})
+
+
+def test_a_prompt_that_is_too_long_is_refused(tiny):
+    with pytest.raises(LarcError, match="the prompt has"):
+        written(tiny, 0, Request("x" * 400, 1))
+    with pytest.raises(LarcError, match="positions of tiny"):
+        written(tiny, 0, Request("x", 1, max_tokens=4000))
