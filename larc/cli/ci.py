@@ -55,7 +55,7 @@ def _ci_baseline(arguments: argparse.Namespace) -> None:
         )
     report = baseline(jobs, accounting)
     if arguments.json:
-        print(report.to_line())
+        print(report.to_json())
         return
     print(f"{rows['read']} rows read, {rows['accepted']} accepted, left out: {left}")
     print(f"{'half-Brier loss':16}{'by commit':>12}{'by job':>12}")

@@ -53,8 +53,8 @@ def check_resumable(run: Run, plan: EvidencePlan) -> None:
     """
     events = [event["event"] for event in run.evidence()]
     if run.is_closed:
-        content = run.read(EVIDENCE) if run.exists(EVIDENCE) else b""
-        if run.manifest()["files"].get(EVIDENCE) not in (sha256(content), None):
+        recorded = run.manifest()["files"].get(EVIDENCE)
+        if recorded is not None and recorded not in _evidence_so_far(run):
             raise LarcError(_gone(run, "what its manifest says"))
     kept = {name for unit in run.units() for name in run.unit_hashes(unit)}
     for number, step in enumerate(plan.steps):
@@ -64,6 +64,13 @@ def check_resumable(run: Run, plan: EvidencePlan) -> None:
         for later in plan.steps[number + 1 :]:
             if run.is_done(later.unit) if later.unit else later.file in kept - earlier:
                 raise LarcError(_gone(run, f"{step.event!r}, which comes before {later.event!r}"))
+
+
+def _evidence_so_far(run: Run) -> set[str]:
+    """Return the hash of the evidence at each of its lines: later ones were added since."""
+    content = run.read(EVIDENCE) if run.exists(EVIDENCE) else b""
+    ends = [number for number, byte in enumerate(content, start=1) if byte == ord("\n")]
+    return {sha256(content[:end]) for end in (0, *ends, len(content))}
 
 
 def _gone(run: Run, lacking: str) -> str:

@@ -52,7 +52,7 @@ def test_no_command_shows_the_help_and_is_a_wrong_command_line(capsys):
         ("study programs --boundary -1", 1, "'boundary' got '-1'; it takes a whole number, 0 or"),
         ("study programs --seeds 1,-2", 1, "each a whole number, 0 or more."),
         ("study programs --seeds 1,1", 1, "seeds [1, 1] were given; give one or more, each once."),
-        ("study programs --threads 0", 1, "'threads' got '0'; it takes a whole number, 1 or more."),
+        ("study programs --threads 0", 1, "'threads' got '0'; it takes a whole number, 1 or more"),
         ("study programs --workers 0", 1, "'workers' got '0'; it takes a whole number, 1 or more."),
         ("study programs --engine rya", 1, "'engine' got 'rya'; it takes one of local, ray."),
         ("study programs --sweep bondary=1", 1, "'bondary' to vary; did you mean 'boundary'?"),

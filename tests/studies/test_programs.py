@@ -325,7 +325,7 @@ def _settings():
         (["--objectives", "best"], "is unknown"),
         (["--boundary", "9"], "boundaries 0"),
         (["--sweep", "bundary=1"], "did you mean 'boundary'?"),
-        (["--substrate", "nothing-here"], "no model could be loaded"),
+        (["--substrate", "nothing-here"], "there is no model 'nothing-here'"),
     ],
 )
 def test_wrong_settings_are_named(tmp_path, capsys, monkeypatch, options, message):

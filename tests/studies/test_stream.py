@@ -271,7 +271,7 @@ def test_what_cannot_be_asked_is_named_before_any_training(tmp_path):
     lines = own_stream()
     lines[-1]["prompt"] *= 100
     out = tmp_path / "run"
-    with pytest.raises(LarcError, match=r"1 questions cannot be asked.*'q13' of 'stream': the pro"):
+    with pytest.raises(LarcError, match=r"1 question cannot be asked.*'q13' of 'stream': the pro"):
         replay(out, **write(tmp_path / "events.jsonl", lines))
     assert not list(out.glob("units/*/*"))
     with pytest.raises(LarcError, match="rule"):

@@ -42,19 +42,13 @@ class BaselineReport:
     repositories: Mapping[str, Mapping[str, object]]
 
     def to_json(self) -> str:
-        """Return the report as JSON text, the same bytes for the same jobs."""
-        return json.dumps(self._facts(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-    def to_line(self) -> str:
-        """Return the report as JSON text on one line."""
-        return json.dumps(self._facts(), allow_nan=False)
-
-    def _facts(self) -> dict[str, object]:
-        return {
+        """Return the report as JSON text on one line, the same bytes for the same jobs."""
+        facts = {
             "rows": self.accounting.rows(),
             "half_brier": self.half_brier,
             "repositories": self.repositories,
         }
+        return json.dumps(facts, allow_nan=False)
 
 
 def replay(jobs: Iterable[Job], settings: HedgeSettings | None = None) -> Iterator[Prediction]:

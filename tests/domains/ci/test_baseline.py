@@ -70,7 +70,7 @@ def test_the_text_says_what_is_not_blind_and_the_json_is_the_report_alone(
     assert "2 rows read, 1 accepted, left out: 1 invalid_json" in text
     assert " ".join(text.split()).endswith(CHOICE)
     assert main(["ci", "baseline", str(path), "--json"]) == 0
-    assert capsys.readouterr().out == baseline(*read_jobs(path)).to_json()
+    assert capsys.readouterr().out == baseline(*read_jobs(path)).to_json() + "\n"
 
 
 def test_no_jobs_give_no_scores():
