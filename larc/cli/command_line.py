@@ -101,8 +101,8 @@ def _parser() -> Parser:
         prog="larc",
         usage="larc COMMAND ...",
         description="Learning from feedback inside a frozen language model.",
-        epilog=f"exit codes: {OK} done, {REFUSED} refused (the sentence says what to do), {USAGE} "
-        f"wrong command line, {INTERRUPTED} stopped",
+        epilog=f"exit codes: {OK} done, {REFUSED} refused, {USAGE} wrong command line, "
+        f"{INTERRUPTED} stopped",
     )
     parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="larc")

@@ -12,7 +12,7 @@ STOPPED = "what was acknowledged is kept; go on with"
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    sentence = "Serve learning states over HTTP: ask now, label later, learn exactly once."
+    sentence = "Serve learning states over HTTP: ask now, label later."
     serve = command(commands, "serve", sentence, _serve, stopped=STOPPED)
     option = serve.add_argument
     option("--data", default="larc-data", metavar="DIR", help="where it is kept [larc-data]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -104,6 +105,8 @@ def run(settings: ServerSettings, models: Models, say: Callable[[str], None] = p
     """Serve until SIGTERM or SIGINT; what was acknowledged by then is in the database."""
     log_to_stderr()
     with serving(settings, models) as (server, address):
+        # Once it has ended, uvicorn raises the signal again, for whoever listened before it.
+        signal.signal(signal.SIGTERM, lambda number, frame: server.handle_exit(number, frame))
         say(f"listening on {address}")
         sys.stdout.flush()
         server.serve_here()

@@ -52,7 +52,7 @@ class Models:
     >>> substrate = larc.load_substrate("tiny")
     >>> models = Models(substrate, larc.SlowState.initial(substrate, seed=1))
     >>> models.controller(TemplateSpec(), stream=7)
-    <Controller of <Session of keep, reset: 0 events, 0 awaited labels>: 0 labels judged, ...>
+    <Controller of <Session of keep, reset: 0 events, ...>: 0 labels judged, ...>
     """
 
     substrate: Substrate

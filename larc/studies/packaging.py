@@ -193,7 +193,7 @@ def _card(whole: Reported, choice: Choice, states: Sequence[SlowState], adapter:
     use += ", chat=True)" if run.settings.get("chat") else ")"
     what, where = first.place
     # A state that has learned its step size, and was read with it, brings it along.
-    brings_step = first.step_size and run.settings.get("step_rate")
+    brings_step = (first.step_size or first.rule) and run.settings.get("step_rate")
     rule = "" if brings_step else f", rule={_rule_source(run.settings['rule'])}"
     parts = [
         *("---", *front, "---", ""),
@@ -232,10 +232,10 @@ def _rule_source(text: str) -> str:
 def _states(states: Sequence[SlowState]) -> list[str]:
     columns = ["Seed", "Slow updates", "Digest"]
     rows = [[str(slow.seed), str(slow.version), f"`{slow.digest}`"] for slow in states]
-    if any(slow.step_size for slow in states):
+    if any(slow.step_size or slow.rule for slow in states):
         columns.append("Step size, learned")
         for row, slow in zip(rows, states, strict=True):
-            row.append(f"{slow.step_size:.4g}" if slow.step_size else "–")
+            row.append(f"{slow.step_size:.4g}" if slow.step_size else slow.rule or "–")
     return _rows(columns, rows)
 
 

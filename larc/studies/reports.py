@@ -174,15 +174,14 @@ def _model_notes(run: Run) -> list[str]:
     ]
     if settings.get("chat"):
         notes.append("Prompts are a user's messages in the model's chat template.")
-    units = [training_name("adapted", seed) for seed in settings["seeds"]]
-    learned = [
-        f"{run.unit_json(unit, 'step.json')['step_size']:.3g}"
-        for unit in units
-        if run.unit_has(unit, "step.json")
-    ]
-    if learned:
+    for objective in ("adapted", "exact"):
+        units = [training_name(objective, seed) for seed in settings["seeds"]]
+        steps = [run.unit_json(u, "step.json") for u in units if run.unit_has(u, "step.json")]
+        if not steps:
+            continue
+        learned = [s["rule"] if "rule" in s else f"{s['step_size']:.3g}" for s in steps]
         notes.append(
-            f"The adapted starts learned step sizes of their own, by seed {', '.join(learned)}, "
+            f"The {objective} starts learned step sizes of their own, by seed {', '.join(learned)}, "
             f"and were read with those; other starts step by {settings['rule']}, so that Δobj "
             "compares starts and step sizes together."
         )

@@ -238,8 +238,6 @@ def test_an_expert_that_fails_leaves_states_prompter_experts_and_trust_as_they_w
     assert snapshot(session) == before
     assert controller.forecaster.state() == trust
     assert (other.counts, failing.counts) == counts
-    with pytest.raises(larc.LarcError, match="judges by the index"):
-        controller.learn({"doom": (0.0, 1.0, 1.0)})
     controller.drop(["doom"])
     with pytest.raises(larc.NeverAsked):
         controller.learn({"doom": 1})

@@ -177,11 +177,13 @@ def test_a_step_size_can_be_learned_with_the_adapted_start(trained, tmp_path, ca
         told = f"learned step sizes of their own, by seed {size:.3g}, and were read with those"
         assert (told in (again / "report.md").read_text()) is same
     assert main(["verify", str(out)]) == 0
-    wrong = tmp_path / "wrong"
-    assert study(wrong, "--updates", 1, "--step-rate", 0.5, "--rule", "descent:1.0") == 1
-    assert "only the step size of SGD can be learned" in capsys.readouterr().err
-    wrong = tmp_path / "wrong too"
-    exact = ("--objectives", "static,exact")
-    assert study(wrong, "--updates", 1, "--step-rate", 0.5, *exact) == 1
-    assert "with the adapted objective" in capsys.readouterr().err
-    assert not wrong.exists()
+    length = tmp_path / "length"
+    assert study(length, "--updates", 1, "--step-rate", 0.5, "--rule", "descent:1.0") == 0
+    rule = Run(length).unit_json("train-adapted-2026092811", "step.json")["rule"]
+    assert parse_rule(rule).length != 1.0
+    assert f"by seed {rule}, and were read with those" in (length / "report.md").read_text()
+    # Read with the length that was learned, and not with the one it was started with.
+    plain = tmp_path / "plain"
+    options = ("--start", length, "--updates", 0, "--rule", "descent:1.0")
+    assert study(plain, *options) == 0
+    assert predictions(plain, "adapted") != predictions(length, "adapted")

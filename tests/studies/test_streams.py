@@ -72,7 +72,7 @@ def test_everybody_answers_every_question_and_all_of_it_is_called_synthetic(run)
         assert sum(row["policy"]) == pytest.approx(1, abs=1e-9)
         by_path.setdefault(row["path"], set()).add((row["stream"], row["name"]))
     whole = {path for path, said in by_path.items() if said == asked}
-    assert whole >= {RESET, KEEP, "LATEST", "SHAM", "CASES KEEP", "UNTRAINED", *EXPERTS}
+    assert whole >= {RESET, KEEP, "LATEST", "SHAM", "CASES KEEP", *EXPERTS}
     assert whole >= {WORDS_ON_RESET, WORDS_ON_KEEP, MIXTURE, CONTROLLER, CONTROLLER_ALL}
     assert len(by_path["LORA"]) == len(data.test[0])
     half = sum(len(stream) - len(stream) // 2 for stream in data.test)

@@ -20,7 +20,7 @@ class EpisodicSettings(ModelSettings):
 
     inner_steps: int = setting(2, "Updates an episode makes on its support.", least=0)
     step_rate: float = setting(
-        0.0, "Learn SGD's step size with the adapted start, at this rate.", later=True
+        0.0, "Learn SGD's step size or Descent's length with the start, at this rate.", later=True
     )
     objectives: tuple[str, ...] = setting(("static", "adapted"), "Slow objectives, an arm each.")
     untrained: bool = setting(True, "Whether the untrained start is a further arm.")

@@ -85,6 +85,8 @@ class Training(ModelUnit):
         files = {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
         if settings.step_rate and trainer.slow.step_size is not None:
             files["step.json"] = as_json({"step_size": trainer.slow.step_size})
+        elif settings.step_rate and trainer.slow.rule:
+            files["step.json"] = as_json({"rule": trainer.slow.rule})
         return files
 
 
@@ -111,8 +113,8 @@ class Prediction(ModelUnit):
         settings = self.settings
         display.unit(self.name, 0, 0)
         slow = _start(self, substrate)
-        # Without a rule, a state steps by the size it has learned.
-        learned = settings.step_rate and slow.step_size is not None
+        # Without a rule, a state steps by the size or the rule it has learned.
+        learned = settings.step_rate and (slow.step_size is not None or slow.rule)
         predicted = predict(
             substrate,
             slow,
