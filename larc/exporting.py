@@ -20,11 +20,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from larc.checks import checked_path, instance
+from larc.episodes import EPISODE_FILE, Episode
 from larc.errors import LarcError, reason
 from larc.generation import active
 from larc.io.files import atomic_directory
 from larc.io.states import load_state, whole
-from larc.learner import EPISODE_FILE, Episode
 from larc.residual import Factors, apply_residual
 from larc.state import SlowState, read_slow
 from larc.substrate.adapter import LINEAGE_FILE

@@ -1,25 +1,23 @@
-"""Fast states: private copies of a slow state that learn from feedback as it arrives."""
+"""A learner: begins fast states, reads and updates many of them in shared physical batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from larc.checks import instance, tuples, whole_number
+from larc.episodes import EPISODE_FILE, Episode, check_together
 from larc.errors import LarcError
 from larc.feedback import Feedback
 from larc.generation import active, batches, checked_prompt, generate
-from larc.io.states import load_state, save_state, whole
+from larc.io.states import load_state, whole
 from larc.priors import PriorCache
 from larc.proposals.sampling import Proposal, Request, propose
-from larc.proposals.writing import Writer
 from larc.residual import Factors, checked_seed
 from larc.rules import SGD, parse_rule, rule_facts
 from larc.scoring import (
@@ -37,112 +35,8 @@ from larc.updates import Moved, Step, Update, check_all_moved, feedback_list, ta
 
 __all__ = ["Episode", "Learner", "ReadRequest", "Refusals", "Update", "UpdateRequest"]
 
-EPISODE_FILE = "larc episode, version 1"
 #: What becomes of a refusal in a shared batch: it is raised, or returned in its place.
 Refusals = Literal["raise", "return"]
-
-
-class Episode(Writer):
-    """One fast state: factors, step count and random stream, all its own.
-
-    Made by `Learner.begin` or `Learner.resume`.
-
-    Attributes
-    ----------
-    factors : Factors
-        The current factors. They are replaced by an update, never changed in place.
-    step : int
-        How many updates they have had since they were the slow state's.
-    extras : Extras
-        What its rule keeps beside them, moments and private offsets; nothing for most rules.
-    stream : numpy.random.Generator
-        The episode's private random numbers.
-    slow : SlowState
-        The slow state it was begun with, which it resets to.
-    """
-
-    def __init__(
-        self,
-        learner: Learner,
-        seed: int,
-        slow: SlowState | None = None,
-        rule: UpdateRule | None = None,
-    ) -> None:
-        self._learner = learner
-        self.slow = learner.slow if slow is None else slow
-        self.rule = learner.rule if rule is None else rule
-        self.seed = seed
-        self.reset()
-
-    def reset(self) -> None:
-        """Go back to the slow state this episode was begun with, and to the start of its stream."""
-        self.forget()
-        self.stream: np.random.Generator = np.random.default_rng(self.seed)
-
-    def forget(self) -> None:
-        """Go back to the slow state, with the private stream left where it is."""
-        self.factors: Factors = self.slow.factors.copy()
-        self.step: int = 0
-        self.extras: Extras = Extras()
-
-    def __repr__(self) -> str:
-        moved = f"{self.step} update{'s' * (self.step != 1)} from slow version {self.slow.version}"
-        return f"<Episode, seed {self.seed}, {moved}, rank {self.factors.rank}>"
-
-    def fork(self) -> Episode:
-        """Return an episode at this same point, which goes on by itself.
-
-        Examples
-        --------
-        >>> import larc
-        >>> substrate = larc.load_substrate("tiny")
-        >>> learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1))
-        >>> episode = learner.begin(seed=7)
-        >>> fork = episode.fork()
-        >>> update = fork.update(larc.Label("2+2=", ["4", "5"], 0))
-        >>> fork.step, episode.step
-        (1, 0)
-        """
-        fork = copy(self)  # factors are replaced by an update, never changed in place
-        fork.stream = deepcopy(self.stream)
-        return fork
-
-    @property
-    def learner(self) -> Learner:
-        """The learner that it was begun from."""
-        return self._learner
-
-    @property
-    def slow_version(self) -> int:
-        """The version of the slow state this episode is bound to."""
-        return self.slow.version
-
-    def read(self, prompt: str, candidates: Sequence[str]) -> Tensor:
-        """Return the probability of each candidate under the current factors."""
-        return self._learner.read_many([(self, prompt, candidates)])[0]
-
-    def update(self, feedback: Feedback | Sequence[Feedback]) -> Update:
-        """Take one step of the rule on the feedback; several pieces count by their mean."""
-        return self._learner.update_many([(self, feedback)])[0]
-
-    def save(self, path: str | Path) -> None:
-        """Write the trajectory to one file: factors, step, stream, rule and what it is bound to."""
-        tensors = {"A": self.factors.A, "B": self.factors.B}
-        save_state(path, EPISODE_FILE, tensors, self.facts())
-
-    def facts(self) -> dict[str, Any]:
-        """Return what it is besides its factors, and what it is bound to, as JSON values."""
-        return {
-            "step": self.step,
-            "seed": self.seed,
-            "stream": self.stream.bit_generator.state,
-            "rule": rule_facts(self.rule),
-            "slow_version": self.slow.version,
-            "slow": self.slow.digest,
-            "substrate": self.slow.substrate,
-            "boundary": self.slow.boundary,
-            **self.extras.facts(),
-        }
 
 
 #: An episode with the prompt and the candidates that it reads.
@@ -259,7 +153,7 @@ class Learner:
         asked: list[tuple[Episode, EncodedQuestion] | LarcError] = []
         for number, (episode, prompt, candidates) in enumerate(requests):
             try:
-                self._check_together([episode], number)
+                check_together(self.slow, [episode], number)
                 asked.append((episode, ask(self.substrate, prompt, candidates, self.limits)))
             except LarcError as refusal:
                 if refusals == "raise":
@@ -316,7 +210,7 @@ class Learner:
     def propose_many(self, requests: Sequence[tuple[Episode, Request]]) -> list[list[Proposal]]:
         """Write texts under each episode's own factors, in shared calls of the model."""
         episodes = [episode for episode, _ in requests]
-        self._check_together(episodes)
+        check_together(self.slow, episodes)
         return propose(
             self.substrate,
             self.slow.boundary,
@@ -405,7 +299,7 @@ class Learner:
         self, number: int, episode: Episode, given: Feedback | Sequence[Feedback]
     ) -> list[Feedback]:
         """Return feedback as a list, refusing what cannot be learned from."""
-        self._check_together([episode], number)
+        check_together(self.slow, [episode], number)
         feedback = feedback_list(given)
         for piece in feedback:
             ask(self.substrate, piece.prompt, piece.candidates, self.limits)
@@ -464,7 +358,7 @@ class Learner:
         ...     torch.equal(substrate.model(ids).logits, plain)   # B = 0: the identity
         True
         """
-        self._check_together([episode])
+        check_together(self.slow, [episode])
         with active(self.substrate, self.slow.boundary, lambda: episode.factors):
             yield
 
@@ -499,7 +393,7 @@ class Learner:
         """
         requests = tuples(requests, ("an episode", "a prompt"))
         most = whole_number(max_new_tokens, "max_new_tokens", least=1)
-        self._check_together([episode for episode, _ in requests])
+        check_together(self.slow, [episode for episode, _ in requests])
         prompts = [checked_prompt(self.substrate, p, self.limits, most) for _, p in requests]
         texts = [""] * len(requests)
         for chunk in batches([len(prompt) + most for prompt in prompts], self.substrate):
@@ -509,29 +403,6 @@ class Learner:
             for index, continued in zip(chunk, made, strict=True):
                 texts[index] = continued
         return texts
-
-    def _check_together(self, episodes: Sequence[Episode], first: int = 0) -> None:
-        """Refuse episodes that cannot be computed in one batch of this learner."""
-        expected = self.slow
-        for number, episode in enumerate(episodes, start=first):
-            instance(episode, f"episode {number}", Episode)
-            slow = episode.slow
-            if (slow.substrate, slow.boundary) != (expected.substrate, expected.boundary):
-                raise LarcError(
-                    f"episode {number} belongs to another substrate or boundary; "
-                    "use the learner it was begun from."
-                )
-            if slow.normalise != expected.normalise:
-                raise LarcError(
-                    f"episode {number} scores by {slow.normalise} and this learner by "
-                    f"{expected.normalise}; use the learner it was begun from."
-                )
-            if episode.factors.A.shape != expected.factors.A.shape:
-                raise LarcError(
-                    f"episode {number} has factors of rank {episode.factors.rank} and width "
-                    f"{episode.factors.width}; this learner has {expected.factors.rank} and "
-                    f"{expected.factors.width}."
-                )
 
 
 def _finite(number: int, probabilities: Tensor) -> Tensor | LarcError:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from torch import Tensor
 from larc.checks import text, whole_number
 from larc.errors import LarcError
 from larc.feedback import checked_candidates
+from larc.log_probabilities import log_probabilities
 from larc.residual import Factors, apply_residual
 from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row
@@ -402,46 +403,12 @@ class _Gather:
         width = max(map(len, self.tokens))
         padded = [tokens + [0] * (width - len(tokens)) for tokens in self.tokens]
         device = logits.device
-        table = _log_probabilities(logits, torch.tensor(padded, device=device))
+        table = log_probabilities(logits, torch.tensor(padded, device=device))
         entries = torch.tensor(self.entries, device=device)
         values = table.reshape(-1).index_select(0, entries[:, 0] * width + entries[:, 1])
         lengths = torch.tensor(self.lengths, device=device)
         sums = values.new_zeros(len(self.lengths)).index_add(0, entries[:, 2], values)
         return list((sums if summed else sums / lengths).split(self.counts))
-
-
-def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return the log-probability of each place's tokens, ``[places, width]``."""
-    result: Tensor
-    result, _ = _LogProbabilities.apply(logits, tokens)  # type: ignore[no-untyped-call]  # by torch
-    return result
-
-
-class _LogProbabilities(torch.autograd.Function):
-    """``logits.gather(1, tokens) - logits.logsumexp(1)`` with a backward that makes one matrix.
-
-    Left to itself, autograd makes five of them, each of the size of the vocabulary by the places.
-    """
-
-    @staticmethod
-    def forward(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        total = logits.logsumexp(1, keepdim=True)
-        return logits.gather(1, tokens) - total, total
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs, output[1])
-        ctx.mark_non_differentiable(output[1])
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:
-        logits, tokens, total = ctx.saved_tensors
-        taken = gradient.sum(1, keepdim=True)
-        if torch.is_grad_enabled():  # somebody differentiates the gradient
-            spread = logits.softmax(1) * -taken
-            return spread.scatter_add(1, tokens, gradient), None
-        spread = (logits - total).exp_().mul_(-taken)
-        return spread.scatter_add_(1, tokens, gradient), None
 
 
 def _laid(substrate: Substrate, question: EncodedQuestion, layout: Layout | None) -> Laid:

@@ -9,10 +9,10 @@ from tokenizers.processors import TemplateProcessing
 
 import larc
 from larc.feedback import CandidateLosses, Label, expected_risk, label_cross_entropy
+from larc.log_probabilities import log_probabilities
 from larc.residual import Factors
 from larc.scoring import (
     Limits,
-    _log_probabilities,
     ask,
     chunks,
     energies,
@@ -243,7 +243,7 @@ def test_log_probabilities_and_their_derivatives():
     tokens = torch.tensor([[1, 2], [3, 3], [6, 0]])
 
     def of(values):
-        return _log_probabilities(values, tokens)
+        return log_probabilities(values, tokens)
 
     assert torch.allclose(of(logits), logits.log_softmax(1).gather(1, tokens))
     assert torch.autograd.gradcheck(of, logits)

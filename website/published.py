@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.table import Table as Benchmark
-from benchmarks.speed.table import rows_markdown
 from larc.domains.ci import EXPERTS
 from larc.reporting.seeds import short_seed
 from larc.reporting.tables import Cell, Table
@@ -34,6 +32,7 @@ from larc.studies.reports import Reported, reported
 from larc.studies.running import command_of
 from larc.studies.sweep import SWEEP, variations
 from website.architectures import families
+from website.benchmarked import bench
 from website.paper import DIGITS, PAPER, SPENT, WORK
 
 ROOT = Path(__file__).parents[1]
@@ -403,20 +402,8 @@ def _candidate(run: Run) -> tuple[Any, ...]:
     return where, str(used["rank"]), how, str(updates), use, error, sum(spent) / len(spent)
 
 
-def _bench(name: str) -> str:
-    """Return one section of the benchmark as it was last measured, or what it was made with."""
-    # Measured by itself, on a machine of another kind: it says on which.
-    apart = ROOT / "benchmarks" / f"measured-{name}.json"
-    table = Benchmark.read(apart if apart.exists() else ROOT / "benchmarks" / "measured.json")
-    if name == "made-with":
-        return table.made_with
-    section, measured = next(pair for pair in table.sections if pair[0].name == name)
-    where = f"{table.made_with} " if apart.exists() else ""
-    return f"{where}{section.sentence}\n\n{rows_markdown(measured)}"
-
-
 _MAKERS: dict[str, Callable[..., str]] = {
-    "bench": _bench,
+    "bench": bench,
     "choice": _choice,
     "sweep": _sweep,
     "rule": _rule,
