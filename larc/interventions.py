@@ -81,13 +81,13 @@ def predict(
     evaluations = [0] * len(tasks)
     batches = [task.batches for task in tasks]
     with ledger.operation("support"):
-        for place in range(max(map(len, batches), default=0)):
-            learning = [number for number, own in enumerate(batches) if place < len(own)]
+        for arrival in range(max(map(len, batches), default=0)):
+            learning = [number for number, several in enumerate(batches) if arrival < len(several)]
             for _ in range(inner_steps):
                 updates = learner.update_many(
                     [
-                        *((real[number], batches[number][place]) for number in learning),
-                        *((sham[n], _dealt(batches[n][place], sham[n].stream)) for n in learning),
+                        *((real[number], batches[number][arrival]) for number in learning),
+                        *((sham[n], _dealt(batches[n][arrival], sham[n].stream)) for n in learning),
                     ]
                 )
                 for number, update in zip(learning, updates, strict=False):  # the real ones first
@@ -115,11 +115,11 @@ def _dealt(batch: Sequence[Feedback], stream: np.random.Generator) -> list[Feedb
 
 def _by_task(tasks: Sequence[Task], reads: Sequence[Probabilities]) -> list[Policies]:
     """Return what was read as one entry for each task."""
-    remaining, found = iter(reads), []
+    remaining, answered = iter(reads), []
     for task in tasks:
         policies = [with_offsets(next(remaining), _offsets(one)) for one in task.asked]
-        found.append(policies if task.many else policies[0])
-    return found
+        answered.append(policies if task.many else policies[0])
+    return answered
 
 
 def _offsets(asked: Feedback | Unlabelled) -> Sequence[float]:

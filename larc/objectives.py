@@ -240,9 +240,9 @@ class FeedbackObjective:
         most, candidates = max(counts.values()), scores.shape[1]
         if most <= candidates:
             # One backward for the first piece of every read, one for the second, and so on.
-            place = torch.tensor([n for c in counts.values() for n in range(c)], device=device)
+            offset = torch.tensor([n for c in counts.values() for n in range(c)], device=device)
             for number in range(most):
-                chosen = (place == number).nonzero()[:, 0]
+                chosen = (offset == number).nonzero()[:, 0]
                 unit = weights[chosen]
                 if len(chosen) < len(scores):  # not every read has that many
                     unit = torch.zeros_like(scores).index_copy(0, source[chosen], unit)

@@ -150,10 +150,10 @@ def replayed_loss(expert: TextExpert, streams: Sequence[Sequence[Recorded]]) -> 
         fresh = expert.begin()
         for event in events_of(items):
             if isinstance(event, Ask):
-                said = fresh.probabilities([item.question for item in event.items])
+                answers = fresh.probabilities([item.question for item in event.items])
                 losses += [
                     -float(np.log(max(policy[item.label], 1e-12)))
-                    for policy, item in zip(said, event.items, strict=True)
+                    for policy, item in zip(answers, event.items, strict=True)
                 ]
             else:
                 fresh.learn([Labelled(item.question, item.label) for item in event.items])

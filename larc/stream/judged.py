@@ -29,8 +29,8 @@ class JudgedBatch:
 
     def predicted(self, name: str, policies: Mapping[str, Any], context: str) -> JudgedBatch:
         """Return it with one more question that was answered."""
-        said = {who: np.asarray(policy).tolist() for who, policy in policies.items()}
-        return replace(self, events=(*self.events, ["predict", name, said, context]))
+        answers = {who: np.asarray(policy).tolist() for who, policy in policies.items()}
+        return replace(self, events=(*self.events, ["predict", name, answers, context]))
 
     def dropped(self, names: Sequence[str]) -> JudgedBatch:
         """Return it with questions that were dropped."""

@@ -112,7 +112,7 @@ def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
     """
     with_memory = score["P0M1"] - score["P1M1"]
     plain = score["P0M0"] - score["P1M0"]
-    found = {
+    losses_by_path = {
         "G with memory": ("G: reset minus keep, with memory", with_memory),
         "G without memory": ("G: reset minus keep, without memory", plain),
         "D": ("D: permuted minus real", score["PERM_M1"] - score["P1M1"]),
@@ -123,11 +123,11 @@ def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
         "HEDGE4 − P0M1": ("HEDGE4 minus P0M1", score["HEDGE4"] - score["P0M1"]),
     }
     if f"{THROUGH}P1M1" not in score:
-        return found
+        return losses_by_path
     # The same of states that were trained through the window.
     reset, keep = (f"{THROUGH}P{kept}M" for kept in (0, 1))
     return {
-        **found,
+        **losses_by_path,
         "G with memory, through": (
             "G with memory, trained through the window",
             score[f"{reset}1"] - score[f"{keep}1"],

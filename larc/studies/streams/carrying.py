@@ -21,7 +21,7 @@ from larc.studies.streams.split import DataSet, Stream
 from larc.studies.streams.starting import fitted_files, read_start
 from larc.studies.streams.units import Cost, Given, Play, Training
 from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
-from larc.studies.streams.weighing import Weigh, WeighTrial, said_to, whole_rows
+from larc.studies.streams.weighing import Weigh, WeighTrial, answers_of, whole_rows
 
 PREDICTIONS, SLOW = "predictions.parquet", "slow.safetensors"
 TRIED = "TRIED"
@@ -307,7 +307,7 @@ class Carrier:
         unit = WeighTrial(
             settings=self.settings,
             data=data.name,
-            said=said_to(whole_rows(rows, data.validation)),
+            answers=answers_of(whole_rows(rows, data.validation)),
             streams=data.validation,
         )
         self.do([unit])
@@ -327,7 +327,7 @@ class Carrier:
                     settings=self.settings,
                     data=data.name,
                     seed=seed,
-                    said=said_to(whole_rows(rows, data.test)),
+                    answers=answers_of(whole_rows(rows, data.test)),
                     streams=data.test,
                     rates=choice.rates,
                     trusted=choice.trusted,

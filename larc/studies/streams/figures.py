@@ -108,6 +108,6 @@ def _gains_chart(one: SetResults) -> Rows:
     values = []
     for path in one.whole():
         if path != KEEP:
-            found = one.contrast(path, KEEP)
-            values.append(Value(path, found.mean, found.lower, found.upper))
+            gain = one.contrast(path, KEEP)
+            values.append(Value(path, gain.mean, gain.lower, gain.upper))
     return Rows(one.name, "Half-Brier loss above KEEP", values, digits=4, reference=0, signed=True)

@@ -203,14 +203,14 @@ class MixturePlayer:
         streams: Sequence[Stream],
         settings: ForecasterSettings | None = None,
     ) -> None:
-        self.path, self.names, self.said = path, tuple(names), said
+        self.path, self.names, self.answers = path, tuple(names), said
         self.forecasters = [Forecaster(self.names, settings) for _ in streams]
 
     def ask(self, asked: Sequence[Asked]) -> list[Said]:
         """Answer questions of several streams."""
         answers: list[Said] = []
         for one in asked:
-            given = self.said[one.item.stream, one.item.name]
+            given = self.answers[one.item.stream, one.item.name]
             policies = {name: given[name] for name in self.names}
             forecast = self.forecasters[one.stream].predict(one.item.name, policies)
             answers.append({self.path: forecast.probabilities})

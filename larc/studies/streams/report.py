@@ -138,9 +138,9 @@ def _contrast_rows(
 ) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for scope, count in (("all", None), (f"first {first}", first)):
-        found = one.contrast(worse, better, count)
-        gaining = f"{found.gaining} of {found.streams}"
-        rows.append([one.name, name, scope, found.mean, found.interval, gaining, *found.seeds])
+        gain = one.contrast(worse, better, count)
+        gaining = f"{gain.gaining} of {gain.streams}"
+        rows.append([one.name, name, scope, gain.mean, gain.interval, gaining, *gain.seeds])
     return rows
 
 

@@ -179,16 +179,16 @@ def set_results(name: str, rows: Sequence[Mapping[str, Any]], seeds: Sequence[in
     0.25
     """
     streams = tuple(dict.fromkeys(row["stream"] for row in rows))
-    place = {stream: number for number, stream in enumerate(streams)}
+    index_of = {stream: number for number, stream in enumerate(streams)}
     longest = 1 + max(row["number"] for row in rows)
     lengths = [0] * len(streams)
     by_path: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_path.setdefault(row["path"], []).append(row)
-        stream = place[row["stream"]]
+        stream = index_of[row["stream"]]
         lengths[stream] = max(lengths[stream], 1 + row["number"])
     shape = (len(seeds), len(streams), longest)
-    paths = {path: _answers(some, seeds, place, shape) for path, some in by_path.items()}
+    paths = {path: _answers(some, seeds, index_of, shape) for path, some in by_path.items()}
     synthetic = name == SYNTHETIC
     return SetResults(name, synthetic, tuple(seeds), streams, tuple(lengths), paths)
 
@@ -196,7 +196,7 @@ def set_results(name: str, rows: Sequence[Mapping[str, Any]], seeds: Sequence[in
 def _answers(
     rows: Sequence[Mapping[str, Any]],
     seeds: Sequence[int],
-    place: Mapping[str, int],
+    index_of: Mapping[str, int],
     shape: tuple[int, int, int],
 ) -> Answers:
     scores = {measure: np.full(shape, np.nan) for measure in MEASURES}
@@ -205,7 +205,7 @@ def _answers(
     number_of[NO_SEED] = list(range(len(seeds)))
     for row in rows:
         policy, label = np.asarray(row["policy"], dtype=np.float64), row["label"]
-        stream, question = place[row["stream"]], row["number"]
+        stream, question = index_of[row["stream"]], row["number"]
         right = policy[label]
         brier = 0.5 * float((policy**2).sum() - 2 * right + 1)
         seen[stream, question] = row["seen"]

@@ -89,7 +89,7 @@ def walk(
                     if before >= middles[stream]:
                         late[stream].add(item.name)
                 asked_so_far[stream] += len(event.items)
-            for asked, said in zip(asks, player.ask(asks) if asks else (), strict=True):
+            for asked, policies in zip(asks, player.ask(asks) if asks else (), strict=True):
                 facts = {
                     "stream": asked.item.stream,
                     "name": asked.item.name,
@@ -99,7 +99,7 @@ def walk(
                 }
                 rows += [
                     {**facts, "path": path, "policy": [float(p) for p in policy]}
-                    for path, policy in said.items()
+                    for path, policy in policies.items()
                 ]
             if arrivals:
                 player.learn(arrivals)

@@ -39,7 +39,7 @@ from larc.studies.streams.walking import rows_content, walk
 #: What a state's log-probabilities are multiplied by, and two private steps.
 Steps = tuple[float, float, float]
 #: What was said to each question of each stream, by who said it.
-SaidTo = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
+Answers = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
 #: Whose log-probabilities private words are added to.
 STANDING = {WORDS_ON_RESET: (RESET,), WORDS_ON_KEEP: (KEEP,), WORDS_ON_BOTH: (KEEP, WORDS)}
 #: What these are multiplied by first, and the private steps of bias and words, to choose among.
@@ -49,24 +49,24 @@ BIAS_RATES, WORD_RATES = (0.05, 0.2, 0.4), (0.3, 1.0, 3.0, 6.0)
 COUNTS = (2, 3, 4, 6)
 
 
-def said_to(rows: Sequence[Mapping[str, Any]]) -> SaidTo:
+def answers_of(rows: Sequence[Mapping[str, Any]]) -> Answers:
     """Return rows by question.
 
     Examples
     --------
-    >>> said_to([{"stream": "s", "name": "a", "path": "KEEP", "policy": [0.5, 0.5]}])
+    >>> answers_of([{"stream": "s", "name": "a", "path": "KEEP", "policy": [0.5, 0.5]}])
     {('s', 'a'): {'KEEP': [0.5, 0.5]}}
     """
-    said: dict[tuple[str, str], dict[str, Sequence[float]]] = {}
+    answers: dict[tuple[str, str], dict[str, Sequence[float]]] = {}
     for row in rows:
-        said.setdefault((row["stream"], row["name"]), {})[row["path"]] = row["policy"]
-    return said
+        answers.setdefault((row["stream"], row["name"]), {})[row["path"]] = row["policy"]
+    return answers
 
 
 def standing_rows(
     path: str,
     steps: Steps,
-    said: SaidTo,
+    answers: Answers,
     streams: Sequence[Stream],
     settings: StreamsSettings,
     display: Display,
@@ -77,7 +77,7 @@ def standing_rows(
     for stream in streams:  # one at a time: what is stood on is looked up by a question's name
 
         def read(questions: Sequence[Question], name: str = stream[0].stream) -> list[Any]:
-            return [product_of(said[name, q.name], STANDING[path], power) for q in questions]
+            return [product_of(answers[name, q.name], STANDING[path], power) for q in questions]
 
         expert = WordLogistic(path, size=settings.words, on=read, bias_rate=bias_rate, rate=rate)
         texts = [bare(stream)]
@@ -86,7 +86,7 @@ def standing_rows(
 
 
 def product_of(
-    said: Mapping[str, Sequence[float]], paths: Sequence[str], power: float
+    answers: Mapping[str, Sequence[float]], paths: Sequence[str], power: float
 ) -> list[float]:
     """Return probabilities whose logarithms are a multiple of the sum of others'.
 
@@ -96,23 +96,23 @@ def product_of(
     >>> [round(p, 9) for p in product]
     [0.8, 0.2]
     """
-    logits = power * np.log(np.maximum([said[path] for path in paths], 1e-12)).sum(0)
+    logits = power * np.log(np.maximum([answers[path] for path in paths], 1e-12)).sum(0)
     odds = np.exp(logits - logits.max())
     policy: list[float] = (odds / odds.sum()).tolist()
     return policy
 
 
 def mixed_rows(
-    path: str, names: Sequence[str], said: SaidTo, streams: Sequence[Stream], display: Display
+    path: str, names: Sequence[str], answers: Answers, streams: Sequence[Stream], display: Display
 ) -> list[dict[str, Any]]:
     """Return what a forecaster makes of some paths."""
-    return walk(streams, MixturePlayer(path, names, said, streams), display, path)
+    return walk(streams, MixturePlayer(path, names, answers, streams), display, path)
 
 
-def add_rows(said: SaidTo, rows: Sequence[Mapping[str, Any]]) -> SaidTo:
+def add_rows(answers: Answers, rows: Sequence[Mapping[str, Any]]) -> Answers:
     """Return what was said with some rows more."""
-    more = said_to(rows)
-    return {key: {**told, **more.get(key, {})} for key, told in said.items()}
+    more = answers_of(rows)
+    return {key: {**told, **more.get(key, {})} for key, told in answers.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class WeighTrial(Unit):
 
     settings: StreamsSettings
     data: str
-    said: SaidTo
+    answers: Answers
     streams: Sequence[Stream]
 
     @property
@@ -132,22 +132,24 @@ class WeighTrial(Unit):
     def perform(self, display: Display) -> Files:
         """Try the steps, then how many of the best paths a controller is given."""
         tried: dict[str, float] = {}
-        said, rates = self.said, {}
+        answers, rates = self.answers, {}
         for path in STANDING:
             options = {}
             for steps in product(POWERS, BIAS_RATES, WORD_RATES):
-                rows = standing_rows(path, steps, self.said, self.streams, self.settings, display)
+                rows = standing_rows(
+                    path, steps, self.answers, self.streams, self.settings, display
+                )
                 options[steps] = (mean_loss(rows, path), rows)
                 tried[f"{path} {' '.join(map(str, steps))}"] = options[steps][0]
             rates[path] = min(options, key=lambda steps: options[steps][0])
-            said = add_rows(said, options[rates[path]][1])
+            answers = add_rows(answers, options[rates[path]][1])
         singles = [*EXPERTS, RESET, KEEP, *STANDING]
-        losses = {path: said_loss(said, self.streams, path) for path in singles}
+        losses = {path: answers_loss(answers, self.streams, path) for path in singles}
         ordered = sorted(singles, key=losses.__getitem__)
         counted = {}
         for count in COUNTS:
             names = ordered[:count]
-            rows = mixed_rows(CONTROLLER, names, said, self.streams, display)
+            rows = mixed_rows(CONTROLLER, names, answers, self.streams, display)
             counted[count] = tried[f"{CONTROLLER} of {count}"] = mean_loss(rows, CONTROLLER)
         best = min(counted, key=counted.__getitem__)
         choice = {
@@ -158,13 +160,13 @@ class WeighTrial(Unit):
         return {"weigh.json": as_json(choice)}
 
 
-def said_loss(said: SaidTo, streams: Sequence[Stream], path: str) -> float:
+def answers_loss(answers: Answers, streams: Sequence[Stream], path: str) -> float:
     """Return the half-Brier loss of a path that has answered, streams weighed equally."""
     rows = [
         {
             "stream": item.stream,
             "path": path,
-            "policy": said[item.stream, item.name][path],
+            "policy": answers[item.stream, item.name][path],
             "label": item.label,
         }
         for stream in streams
@@ -186,7 +188,7 @@ class Weigh(Unit):
     settings: StreamsSettings
     data: str
     seed: int
-    said: SaidTo
+    answers: Answers
     streams: Sequence[Stream]
     rates: Mapping[str, Steps]
     trusted: Sequence[str]
@@ -198,18 +200,18 @@ class Weigh(Unit):
 
     def perform(self, display: Display) -> Files:
         """Answer every question in causal order."""
-        said = self.said
+        answers = self.answers
         rows: list[dict[str, Any]] = []
         for path in STANDING:
             more = standing_rows(
-                path, self.rates[path], self.said, self.streams, self.settings, display
+                path, self.rates[path], self.answers, self.streams, self.settings, display
             )
-            said, rows = add_rows(said, more), [*rows, *more]
-        everybody = list(next(iter(said.values())))
+            answers, rows = add_rows(answers, more), [*rows, *more]
+        everybody = list(next(iter(answers.values())))
         free = [path for path in MODEL_FREE if path in everybody]
         trusted = [path for path in self.trusted if path in everybody]
         for path, names in ((MIXTURE, free), (CONTROLLER, trusted), (CONTROLLER_ALL, everybody)):
-            rows += mixed_rows(path, names, said, self.streams, display)
+            rows += mixed_rows(path, names, answers, self.streams, display)
         facts = {"data": self.data, "seed": self.seed}
         return {"predictions.parquet": rows_content([{**facts, **row} for row in rows])}
 

@@ -116,12 +116,12 @@ def load_results(run: Run) -> SynthesisResults:
     least = {c: np.full((len(seeds), len(names)), np.inf) for c in conditions}
     overfitted = dict.fromkeys(conditions, 0)
     for row in rows:
-        place = (seeds.index(row["seed"]), names.index(row["name"]))
+        cell = (seeds.index(row["seed"]), names.index(row["name"]))
         table = least[row["condition"]]
-        table[place] = min(table[place], row["loss"])
+        table[cell] = min(table[cell], row["loss"])
         if row["loss"] == 0:
             if rights[row["name"], row["text"]]:
-                at[row["condition"]][place] = row["call"]
+                at[row["condition"]][cell] = row["call"]
             else:
                 overfitted[row["condition"]] += 1
     return SynthesisResults(
