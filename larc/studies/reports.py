@@ -181,9 +181,9 @@ def _model_notes(run: Run) -> list[str]:
             continue
         learned = [s["rule"] if "rule" in s else f"{s['step_size']:.3g}" for s in steps]
         notes.append(
-            f"The {objective} starts learned step sizes of their own, by seed {', '.join(learned)}, "
-            f"and were read with those; other starts step by {settings['rule']}, so that Δobj "
-            "compares starts and step sizes together."
+            f"The {objective} starts learned step sizes of their own, by seed "
+            f"{', '.join(learned)}, and were read with those; other starts step by "
+            f"{settings['rule']}, so that Δobj compares starts and step sizes together."
         )
     held_out = settings.get("held_out", "development")
     if held_out != "development":
