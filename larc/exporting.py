@@ -1,14 +1,18 @@
-"""States for other software: a learned state as a PEFT adapter, or as a plain model.
+"""States for other software: a learned state as a PEFT adapter, a plain model, or a wrapper.
 
 At the input boundary ``h`` is a row of the embedding table ``E``, so ``h + B A h`` is that row of
 ``E + (E A^T) B^T``: a LoRA on the embedding, or simply another table. The output head never sees
 the residual; where it shares the table, it keeps the old one.
+
+Before a later layer ``h`` is no weight's output and every weight that reads it has a norm in
+between, so that no change of weights is ``h + B A h``: there a short file puts it into the model.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import shutil
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from larc import wrapper
 from larc.checks import checked_path, instance
 from larc.episodes import EPISODE_FILE, Episode
 from larc.errors import LarcError, reason
@@ -31,9 +36,9 @@ from larc.substrate.adapter import LINEAGE_FILE
 from larc.substrate.fetching import quiet_unless_terminal
 from larc.substrate.frozen import Substrate
 from larc.substrate.shown import showing_none
-from larc.substrate.views import square_weight
+from larc.substrate.views import layer_list, square_weight
 
-Form = Literal["peft", "merged"]
+Form = Literal["peft", "merged", "wrapper"]
 
 # How far the exported logits may be from the state's own, relative to the logits' spread. Sums are
 # formed in another order; in bfloat16 the embeddings are rounded before and not after the sum.
@@ -65,7 +70,7 @@ class Residual:
 def export_state(
     substrate: Substrate, state: SlowState | Episode | str | Path, out: str | Path, *, to: Form
 ) -> Exported:
-    """Write a state at the input, or on a weight, so that it can be used without this package.
+    """Write a state so that it can be used without this package.
 
     What is written is loaded again and compared with the state before it gets its name.
 
@@ -81,12 +86,15 @@ def export_state(
         ``"peft"``: an adapter for ``peft.PeftModel.from_pretrained``. Load it beside the model and
         leave it there: where the head shares the embedding, PEFT's own merging would change both.
         ``"merged"``: a model directory for ``AutoModelForCausalLM.from_pretrained`` and its
-        tokenizer, the head with a table of its own.
+        tokenizer, the head with a table of its own. Both are for states at the input, or on a
+        weight. ``"wrapper"``, for states before a later layer: the factors, and a Python file
+        whose ``load()`` gives the model under them and whose ``wrap(model)`` puts them into a model
+        of `transformers`, inside PEFT or not. It needs neither this package nor remote code.
 
     Raises
     ------
     LarcError
-        If the state belongs elsewhere, is inside the model, or could not be reproduced.
+        If the state belongs elsewhere, cannot have that form, or could not be reproduced.
 
     Examples
     --------
@@ -100,10 +108,10 @@ def export_state(
     instance(substrate, "substrate", Substrate)
     if to not in list(get_args(Form)):
         raise LarcError(
-            f"a state cannot be exported to {to!r}; choose {' or '.join(get_args(Form))}."
+            f"a state cannot be exported to {to!r}; choose {', '.join(get_args(Form))}."
         )
     residual = _checked(substrate, residual_of(state), to)
-    write = _write_peft if to == "peft" else _write_merged
+    write = {"peft": _write_peft, "merged": _write_merged, "wrapper": _write_wrapper}[to]
     try:
         with atomic_directory(out) as directory, quiet_unless_terminal():
             difference = _difference(substrate, residual, write(substrate, residual, directory))
@@ -142,11 +150,14 @@ def _says_episode(path: Path) -> bool:
 
 
 def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
-    if residual.boundary > 0 and not substrate.acts_on:
+    inside = residual.boundary > 0 and not substrate.acts_on
+    if inside and to != "wrapper":
         raise LarcError(
-            f"this state is before layer {residual.boundary}; only one at the input (boundary 0) "
-            "is a change of weights: use it with larc, or train one with --boundary 0 or --acts-on."
+            f"this state is before layer {residual.boundary}, which is no change of weights; "
+            "export it to wrapper, or train one with --boundary 0 or --acts-on."
         )
+    if not inside and to == "wrapper":
+        raise LarcError("this state is a change of weights; export it to peft or merged.")
     if residual.substrate != substrate.identity.digest:
         raise LarcError(
             f"the state belongs to substrate {residual.substrate[:12]}… and {substrate.name} is "
@@ -157,6 +168,11 @@ def _checked(substrate: Substrate, residual: Residual, to: Form) -> Residual:
         raise LarcError(
             f"{substrate.name} has an adapter of its own, and one PEFT directory holds one "
             "adapter; export to merged, which takes both in."
+        )
+    if to == "wrapper" and substrate.identity.adapter:
+        raise LarcError(
+            f"{substrate.name} has an adapter of its own, which a wrapper would not load; use the "
+            "state with larc."
         )
     return replace(residual, factors=residual.factors.to(substrate.device))
 
@@ -257,6 +273,24 @@ def _written(substrate: Substrate, model: Any, weights: dict[str, Tensor], direc
     model.save_pretrained(str(directory), state_dict=weights)
     substrate.tokenizer.save_pretrained(str(directory))
     return AutoModelForCausalLM.from_pretrained(str(directory), dtype=substrate.dtype)
+
+
+def _write_wrapper(substrate: Substrate, residual: Residual, directory: Path) -> Any:
+    """Write the factors with the file that puts them into a model, and return a copy of it so."""
+    name, _ = layer_list(substrate.model)
+    facts = {
+        "base_model": _base_name(substrate),
+        "layer": f"{name}.{residual.boundary}",
+        "substrate": substrate.identity.parts,
+    }
+    (directory / "wrapper.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    factors = {"A": residual.factors.A.cpu(), "B": residual.factors.B.cpu()}
+    save_file(
+        {key: tensor.contiguous() for key, tensor in factors.items()},
+        directory / "wrapper.safetensors",
+    )
+    shutil.copyfile(wrapper.__file__, directory / "wrapper.py")
+    return wrapper.wrap(copy.deepcopy(substrate.model), directory)
 
 
 def _embedding(substrate: Substrate) -> tuple[str, Tensor]:

@@ -13,6 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import larc
+import larc.wrapper
 from larc.cli import main
 from larc.domains.programs import Group, policy_prompt
 from larc.exporting import export_state
@@ -168,9 +169,82 @@ def test_a_substrate_with_an_adapter_is_merged_with_both(tiny, tmp_path):
 @pytest.mark.parametrize("to", ["peft", "merged"])
 def test_a_state_inside_the_model_is_refused(tiny, tmp_path, to):
     _, episode = learned(tiny, boundary=2)
-    with pytest.raises(larc.LarcError, match="before layer 2; only one at the input"):
+    with pytest.raises(larc.LarcError, match="before layer 2, which is no change of weights"):
         export_state(tiny, episode, tmp_path / "out", to=to)
     assert not list(tmp_path.iterdir())
+
+
+#: Loads an export and says its logits and a text, in a process that has no larc.
+ALONE = """
+import sys
+sys.modules["larc"] = None
+out, saved = sys.argv[1:]
+sys.path.insert(0, out)
+import torch
+from wrapper import load
+model, ids = load(), torch.arange(2, 60)[None]
+with torch.no_grad():
+    logits = model(ids).logits
+text = model.generate(ids, max_new_tokens=12, min_new_tokens=12, do_sample=False)
+torch.save((logits, text), saved)
+"""
+
+
+def test_a_state_inside_the_model_leaves_in_a_wrapper(tmp_path):
+    """In plain transformers, in another process; then in a model that has a LoRA of PEFT."""
+    random_llama().save_pretrained(tmp_path / "base")
+    byte_tokenizer().save_pretrained(tmp_path / "base")
+    substrate = larc.load_substrate(tmp_path / "base")
+    learner, episode = learned(substrate, boundary=2)
+    done = export_state(substrate, episode, tmp_path / "out", to="wrapper")
+    assert done.difference < 1e-6
+    line = [sys.executable, "-B", "-c", ALONE, tmp_path / "out", tmp_path / "logits"]
+    subprocess.run(line, check=True, timeout=300, capture_output=True, cwd=tmp_path)
+    logits, text = torch.load(tmp_path / "logits")
+    ids = torch.arange(2, 60)[None]
+    near = {"atol": 2e-4, "rtol": 2e-4}
+    torch.testing.assert_close(logits, live_logits(learner, episode, ids), **near)
+    how = {"max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False}
+    with learner.active(episode):
+        assert torch.equal(text, substrate.model.generate(ids, **how))
+    assert not torch.equal(text, substrate.model.generate(ids, **how))
+    # PEFT: the substrate with an adapter is the same model with the same LoRA.
+    config = peft.LoraConfig(r=2, target_modules=["v_proj"], init_lora_weights=False)
+    torch.manual_seed(1)
+    peft.get_peft_model(random_llama(), config).save_pretrained(tmp_path / "lora")
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    adapted = peft.PeftModel.from_pretrained(base, str(tmp_path / "lora"))
+    with_lora = larc.load_substrate(tmp_path / "base", adapter=tmp_path / "lora")
+    second, fast = learned(with_lora, boundary=2)
+    fast.factors = episode.factors
+    with torch.no_grad():
+        together = larc.wrapper.wrap(adapted, tmp_path / "out")(ids).logits
+    torch.testing.assert_close(together, live_logits(second, fast, ids), **near)
+    assert float((together - logits).abs().max()) > 0.1
+    with pytest.raises(larc.LarcError, match="an adapter of its own"):
+        export_state(with_lora, fast, tmp_path / "no", to="wrapper")
+    with pytest.raises(ValueError, match="has no layer"):
+        larc.wrapper.wrap(torch.nn.Linear(2, 2), tmp_path / "out")
+
+
+def test_a_change_of_weights_needs_no_wrapper(tiny, tmp_path):
+    _, episode = learned(tiny)
+    with pytest.raises(larc.LarcError, match="export it to peft or merged"):
+        export_state(tiny, episode, tmp_path / "out", to="wrapper")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.smollm2
+def test_a_state_inside_the_real_model_leaves_in_a_wrapper(smollm2, tmp_path):
+    learner, episode = learned(smollm2, boundary=20)
+    export_state(smollm2, episode, tmp_path / "out", to="wrapper")
+    named = json.loads((tmp_path / "out/wrapper.json").read_text())["base_model"]
+    model = larc.wrapper.wrap(AutoModelForCausalLM.from_pretrained(named), tmp_path / "out")
+    ids = smollm2.tokenizer(PROMPTS[2], return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        logits = model(ids).logits
+    torch.testing.assert_close(logits, live_logits(learner, episode, ids), atol=1e-3, rtol=1e-3)
+    assert float((logits - smollm2.model(ids).logits).abs().max()) > 1
 
 
 def test_what_cannot_be_exported_is_refused_and_nothing_is_written(tiny, tmp_path):
@@ -181,7 +255,7 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_written(tiny, tmp_pat
     out = tmp_path / "out"
     for state, substrate, to, message in (
         (episode, larc.load_substrate(tmp_path / "other"), "peft", "belongs to substrate"),
-        (episode, tiny, "onnx", "choose peft or merged"),
+        (episode, tiny, "onnx", "choose peft, merged, wrapper"),
         (tmp_path / "absent", tiny, "peft", "there is no file"),
         (tmp_path / "note", tiny, "peft", "damaged or foreign"),
     ):
@@ -248,10 +322,11 @@ def test_peft_finds_a_preset(smollm2, tmp_path):
     assert AutoTokenizer.from_pretrained(base).eos_token == smollm2.tokenizer.eos_token
 
 
-@pytest.mark.parametrize("to", ["peft", "merged"])
+@pytest.mark.parametrize("to", ["peft", "merged", "wrapper"])
 def test_a_full_disk_is_told_and_leaves_nothing(tiny, tmp_path, to):
     """The same as `run_limited` of the studies: files may not be larger than so many bytes."""
-    larc.SlowState.initial(tiny, seed=1).save_pretrained(tmp_path / "slow")
+    slow = larc.SlowState.initial(tiny, seed=1, rank=16, boundary=2 * (to == "wrapper"))
+    slow.save_pretrained(tmp_path / "slow")
     code = (
         "import resource, signal, sys; from larc.cli import main;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -259,7 +334,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tiny, tmp_path, to):
     )
     line = ["export", tmp_path / "slow", "--to", to, "--out", tmp_path / "out"]
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, line), "--substrate", "tiny"],
+        [sys.executable, "-B", "-c", code, *map(str, line), "--substrate", "tiny"],
         capture_output=True,
         text=True,
         timeout=300,

@@ -11,14 +11,17 @@ from larc.cli.common import Commands, command
 _USE = {
     "peft": "load it with peft.PeftModel.from_pretrained(model, {out!r})",
     "merged": "load it with AutoModelForCausalLM.from_pretrained({out!r})",
+    "wrapper": "put {out!r} on sys.path and call load() of its wrapper.py",
 }
 
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    export = command(commands, "export", "Write a state as a PEFT adapter or a model.", _export)
+    export = command(
+        commands, "export", "Write a state as an adapter, a model or a wrapper.", _export
+    )
     export.add_argument("state", metavar="STATE", help="a slow state or a saved episode")
-    export.add_argument("--to", required=True, choices=list(_USE), help="which of the two")
+    export.add_argument("--to", required=True, choices=list(_USE), help="which of them")
     export.add_argument("--out", required=True, metavar="DIR", help="the directory to make")
     export.add_argument(
         "--substrate",

@@ -52,7 +52,7 @@ def committing(
 
 def _check_commit(session: Session, plan: ReadPlan | LearningPlan, results: Sequence[Any]) -> None:
     if not isinstance(plan, ReadPlan | LearningPlan) or plan.session is not session:
-        raise LarcError("this is no plan of this session; commit what it planned itsession.")
+        raise LarcError("this is no plan of this session; commit what it planned itself.")
     check_results(plan, results)
     if plan.point != session.point:
         raise StalePlan("the session has learned since this was planned; plan it again.")

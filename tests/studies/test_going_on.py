@@ -63,7 +63,7 @@ def run_limited(out, size):
     """The study in a process of its own, whose files may not be larger than so many bytes."""
     arguments = ["study", "programs", "--preset", "smoke", *SMALL, "--out", str(out)]
     return subprocess.run(
-        [sys.executable, "-m", "larc.cli", *arguments],
+        [sys.executable, "-B", "-m", "larc.cli", *arguments],  # a cut .pyc would stay
         capture_output=True,
         text=True,
         check=False,
