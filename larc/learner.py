@@ -68,10 +68,16 @@ class Episode(Writer):
         slow: SlowState | None = None,
         rule: UpdateRule | None = None,
     ) -> None:
+        instance(learner, "learner", Learner)
+        if slow is not None:
+            instance(slow, "slow", SlowState)
+            slow.check_fits(learner.substrate)
+        if rule is not None:
+            rule_facts(rule)  # refuses one that could not be saved
         self._learner = learner
         self.slow = learner.slow if slow is None else slow
         self.rule = learner.rule if rule is None else rule
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.reset()
 
     def reset(self) -> None:
@@ -220,12 +226,7 @@ class Learner:
         rule
             Another rule to move by.
         """
-        if slow is not None:
-            instance(slow, "slow", SlowState)
-            slow.check_fits(self.substrate)
-        if rule is not None:
-            rule_facts(rule)  # refuses one that could not be saved
-        return Episode(self, checked_seed(seed), slow, rule)
+        return Episode(self, seed, slow, rule)
 
     @overload
     def read_many(
@@ -315,6 +316,9 @@ class Learner:
 
     def propose_many(self, requests: Sequence[tuple[Episode, Request]]) -> list[list[Proposal]]:
         """Write texts under each episode's own factors, in shared calls of the model."""
+        requests = tuples(requests, ("episode", "request"))
+        for _, request in requests:
+            instance(request, "a request", Request)
         episodes = [episode for episode, _ in requests]
         self._check_together(episodes)
         return propose(
