@@ -15,7 +15,7 @@ from larc.errors import LarcError
 from larc.feedback import Feedback
 from larc.io.states import save_state
 from larc.proposals.writing import Writer
-from larc.residual import Factors
+from larc.residual import Factors, checked_seed
 from larc.rules import rule_facts
 from larc.state import SlowState
 from larc.stepping import Extras, UpdateRule
@@ -53,10 +53,16 @@ class Episode(Writer):
         slow: SlowState | None = None,
         rule: UpdateRule | None = None,
     ) -> None:
+        instance(getattr(learner, "slow", None), "the slow state of the learner", SlowState)
+        if slow is not None:
+            instance(slow, "slow", SlowState)
+            slow.check_fits(learner.substrate)
+        if rule is not None:
+            rule_facts(rule)  # refuses one that could not be saved
         self._learner = learner
         self.slow = learner.slow if slow is None else slow
         self.rule = learner.rule if rule is None else rule
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.reset()
 
     def reset(self) -> None:

@@ -18,7 +18,7 @@ from larc.generation import active, batches, checked_prompt, generate
 from larc.io.states import load_state, whole
 from larc.priors import PriorCache
 from larc.proposals.sampling import Proposal, Request, propose
-from larc.residual import Factors, checked_seed
+from larc.residual import Factors
 from larc.rules import SGD, parse_rule, rule_facts
 from larc.scoring import (
     EncodedQuestion,
@@ -114,12 +114,7 @@ class Learner:
         rule
             Another rule to move by.
         """
-        if slow is not None:
-            instance(slow, "slow", SlowState)
-            slow.check_fits(self.substrate)
-        if rule is not None:
-            rule_facts(rule)  # refuses one that could not be saved
-        return Episode(self, checked_seed(seed), slow, rule)
+        return Episode(self, seed, slow, rule)
 
     @overload
     def read_many(
@@ -209,6 +204,9 @@ class Learner:
 
     def propose_many(self, requests: Sequence[tuple[Episode, Request]]) -> list[list[Proposal]]:
         """Write texts under each episode's own factors, in shared calls of the model."""
+        requests = tuples(requests, ("episode", "request"))
+        for _, request in requests:
+            instance(request, "a request", Request)
         episodes = [episode for episode, _ in requests]
         check_together(self.slow, episodes)
         return propose(

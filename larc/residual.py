@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from larc.checks import shown, whole_number
-from larc.errors import LarcError
+from larc.errors import LarcError, reason
 
 INITIAL_DEVIATION = 0.02
 
@@ -89,7 +89,13 @@ class Factors:
 
     def to(self, device: torch.device | str) -> Factors:
         """Return the factors on a device."""
-        return self.map(lambda tensor: tensor.to(device))
+        try:
+            device = torch.device(device)
+            return self.map(lambda tensor: tensor.to(device))
+        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            raise LarcError(
+                f"device {shown(device)} cannot be used ({reason(error)}); use 'cpu' or 'cuda'."
+            ) from error
 
     def norm(self) -> Tensor:
         """Euclidean norm across both factors: a scalar, or one number per stacked episode."""

@@ -134,8 +134,9 @@ class RMSprop(SGD):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.beta < 1 or not self.epsilon > 0:
-            raise LarcError("beta lies from 0 to below 1, and epsilon is above 0.")
+        number(self.epsilon, "epsilon", above=0)
+        if not 0 <= number(self.beta, "beta") < 1:
+            raise LarcError(f"beta is {self.beta}; give a number from 0 to below 1.")
 
     def step(
         self,

@@ -125,6 +125,7 @@ class SlowState:
         self, factors: Factors, step_size: float | None = None, rule: str = ""
     ) -> SlowState:
         """Return the next version: its own copy of the factors, and the steps if learned."""
+        instance(factors, "factors", Factors)
         if factors.A.shape != self.factors.A.shape or not bool(factors.finite()):
             raise LarcError(
                 f"factors of rank {factors.rank} and width {factors.width} cannot follow "
@@ -295,6 +296,7 @@ class SlowState:
 
     def check_fits(self, substrate: Substrate) -> None:
         """Refuse a substrate that this state was not made on."""
+        instance(substrate, "substrate", Substrate)
         if self.acts_on != substrate.acts_on:
             raise LarcError(
                 f"the state acts on {self.acts_on or 'the residual stream'} and states of "

@@ -128,6 +128,8 @@ def is_aside(path: Path) -> bool:
 
 
 def _aside(path: Path) -> Path:
+    if not path.name:
+        raise LarcError(f"{path} is no name of a file or directory to write; give one.")
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 

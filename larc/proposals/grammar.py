@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from larc.checks import listed
+from larc.checks import text as checked_text
 from larc.errors import LarcError
 from larc.io.hashes import hash_json
 
@@ -72,7 +74,8 @@ class Grammar:
         >>> Grammar.choice(["a", "b"]).rules
         'text ::= "a" | "b"'
         """
-        if isinstance(texts, str) or not texts or not all(isinstance(t, str) and t for t in texts):
+        texts = listed(texts, "the texts of a choice")
+        if not texts or not all(isinstance(one, str) and one for one in texts):
             raise LarcError("a choice is a list of texts, none of them empty; give at least one.")
         return Grammar("text ::= " + " | ".join(_quoted(text) for text in texts))
 
@@ -102,7 +105,7 @@ class Grammar:
     def accepts(self, text: str) -> bool:
         """Whether this is a whole text of the grammar."""
         state = self.start
-        for character in text:
+        for character in checked_text(text, "the text"):
             state = self.advance(state, character)
         return self.complete(state)
 

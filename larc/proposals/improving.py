@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from torch import Tensor
 
+from larc.checks import checked_path
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses
 from larc.io.states import load_state, save_state, whole
@@ -341,7 +342,9 @@ def improve(
     on_round: Callable[[Improvement], None] | None = None,
 ) -> Improvement:
     """Carry a search out; with a checkpoint it is saved after every step and goes on from there."""
-    if checkpoint is not None and Path(checkpoint).exists():
+    if not callable(judge) or not (on_round is None or callable(on_round)):
+        raise LarcError("a judge and on_round are functions; give functions.")
+    if checkpoint is not None and checked_path(checkpoint, "checkpoint").exists():
         search.restore(checkpoint)
     while not search.ended:
         texts = search.propose()

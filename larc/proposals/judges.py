@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Literal
 
+from larc.checks import listed, number, text, whole_number
 from larc.errors import LarcError
 from larc.proposals import confining
 
@@ -71,20 +72,21 @@ class SubprocessJudge:
     failed: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.command, str) or not self.command:
+        words = listed(self.command, "the words of a command")
+        if not words:
             raise LarcError("a command is a list: the program, and its arguments one by one.")
-        program = shutil.which(str(self.command[0]))
+        first, *others = (text(str(part), "a word of a command") for part in words)
+        program = None if "\0" in first else shutil.which(first)
         if program is None:
-            raise LarcError(f"there is no program {self.command[0]!r} to judge with.")
-        object.__setattr__(self, "command", (program, *map(str, self.command[1:])))
-        if self.network not in ("none", "try", "any"):
+            raise LarcError(f"there is no program {first!r} to judge with.")
+        object.__setattr__(self, "command", (program, *others))
+        if self.network not in ["none", "try", "any"]:
             raise LarcError(f"network {self.network!r} is unknown; use none, try or any.")
-        if not (math.isfinite(self.seconds) and self.seconds > 0 and math.isfinite(self.failed)):
-            raise LarcError(
-                "the seconds of a judge are a positive number, and failed a finite one."
-            )
-        if any(n < 1 for n in (self.memory, self.files)) or self.file < 0:
-            raise LarcError("memory and files of a judge are 1 or more, and file 0 or more.")
+        number(self.seconds, "the seconds of a judge", above=0)
+        number(self.failed, "the loss of a text that failed")
+        whole_number(self.memory, "the memory of a judge", least=1)
+        whole_number(self.files, "the files of a judge", least=1)
+        whole_number(self.file, "the file size of a judge")
         if self.network == "none" and not network_can_be_left():
             raise LarcError(
                 "this system does not let a process leave the network; allow user namespaces, or "

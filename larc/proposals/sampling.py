@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from larc import checks
 from larc.errors import LarcError
 from larc.proposals.constraints import Constraint, Place, Vocabulary, vocabulary_of
 from larc.proposals.grammar import Grammar
@@ -83,9 +83,7 @@ class Request:
         for name, value, least in (("n", self.n, 1), ("max_tokens", self.max_tokens, 2)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise LarcError(f"{name} is {value!r}; give a whole number, {least} or more.")
-        number = isinstance(self.temperature, int | float)
-        if not (number and math.isfinite(self.temperature) and self.temperature > 0):
-            raise LarcError(f"temperature {self.temperature!r} was given; give a positive number.")
+        checks.number(self.temperature, "temperature", above=0)
         checked_seed(self.seed)
 
 

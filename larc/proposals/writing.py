@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from larc.errors import LarcError
 from larc.proposals.grammar import Grammar
 from larc.proposals.improving import Improvement, ImproveSettings, Judge, improve
 from larc.proposals.sampling import Proposal, Request
@@ -66,9 +67,14 @@ class Writer:
         >>> sorted(proposal.text for proposal in texts)
         ['3', '4']
         """
-        drawn = int(self.stream.integers(2**63)) if seed is None else checked_seed(seed)
-        request = Request(prompt, n, max_tokens, temperature, grammar, drawn)
-        proposals: list[Proposal] = self.learner.propose_many([(self, request)])[0]
+        before = self.stream.bit_generator.state
+        try:
+            drawn = int(self.stream.integers(2**63)) if seed is None else checked_seed(seed)
+            request = Request(prompt, n, max_tokens, temperature, grammar, drawn)
+            proposals: list[Proposal] = self.learner.propose_many([(self, request)])[0]
+        except LarcError:  # a refusal draws nothing
+            self.stream.bit_generator.state = before
+            raise
         return proposals
 
     def improvement(

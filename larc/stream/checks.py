@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from larc.checks import text
 from larc.errors import ConflictingLabel, DuplicateLabel, LarcError, NeverAsked
 from larc.state import SlowState
 from larc.stream.awaited import PastLabel, Pending
@@ -163,6 +164,7 @@ def checked_correction(
     labelled: Mapping[str, PastLabel],
 ) -> LabelIs:
     """Return the right label of a name that was labelled otherwise; refusals say why not."""
+    text(name, "the name of a question")
     if name in pending:
         raise LarcError(f"the label of {name!r} is still awaited; learn it.")
     try:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from larc.checks import instance, listed, shown
 from larc.errors import LarcError
 from larc.io.states import whole
 from larc.learner import Update
@@ -113,6 +114,12 @@ class Controller:
         settings: ForecasterSettings | None = None,
     ) -> None:
         self.session = of_type(session, Session, "session")
+        experts = listed(experts, "the experts")
+        for expert in experts:
+            if not isinstance(expert, str) and not hasattr(expert, "names"):
+                raise LarcError(f"{shown(expert)} is no expert; give a name or an object.")
+        if settings is not None:
+            instance(settings, "settings", ForecasterSettings)
         self.experts: tuple[Expert, ...] = tuple(e for e in experts if not isinstance(e, str))
         #: Experts whose probabilities are given with every question.
         self.given = tuple(expert for expert in experts if isinstance(expert, str))
@@ -167,18 +174,21 @@ class Controller:
         """
         with self.session.lock:
             asked = checked_questions(questions)
-            told = self._told(asked, said or {})
-            if isinstance(contexts, str) or (contexts and len(contexts) != len(asked)):
+            told = self._told(asked, {} if said is None else said)
+            contexts = listed(contexts, "the contexts")
+            if contexts and len(contexts) != len(asked):
                 raise LarcError("there is a context for some questions only; give one for each.")
             part = self.session.plan(asked, only=self.awake)
             return ControllerReadPlan(self, part, told, tuple(contexts) or ("",) * len(asked))
 
     def _told(self, questions: Sequence[Question], said: Said) -> dict[str, Any]:
         """Return what experts say, refusing what is missing or no probabilities."""
+        instance(said, "said", Mapping)
+        said = {name: listed(rows, f"the answers of {name!r}") for name, rows in said.items()}
         if set(said) != set(self.given) or any(len(s) != len(questions) for s in said.values()):
             raise LarcError(
                 f"the experts {list(self.given)} each answer every question; "
-                f"answers of {sorted(said)} were given."
+                f"answers of {list(said)} were given."
             )
         told: dict[str, Any] = dict(said)
         for expert in self.experts:
@@ -365,6 +375,7 @@ class Controller:
 
     def from_bytes(self, content: bytes) -> Any:
         """Go back to what `to_bytes` gave; returns the notes given there."""
+        instance(content, "the content", bytes)
         return self._put("the content", parse_session(content, "the content"), ())
 
     def _put(self, path: str | Path, saved: SavedSession, questions: Sequence[Question]) -> Any:

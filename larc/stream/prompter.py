@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from larc.checks import instance
 from larc.errors import LarcError
 from larc.plugins import is_object_name, load_object
 from larc.stream.question import Labelled, Question
@@ -51,6 +52,7 @@ class PlainPrompter:
 
     def prompts(self, question: Question) -> Mapping[str, str]:
         """Return the question's own prompt as its one view."""
+        instance(question, "question", Question)
         return {PLAIN: question.prompt}
 
     def learn(self, labelled: Sequence[Labelled]) -> None:

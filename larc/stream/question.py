@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from larc.checks import instance, listed
 from larc.errors import LarcError, NotACandidate
 from larc.feedback import checked_candidates
 
@@ -151,6 +152,9 @@ def labels_of(items: Sequence[Recorded]) -> dict[str, int]:
     >>> labels_of([Recorded(Question("a", ("up", "down")), asked=0, arrives=5, label=1)])
     {'a': 1}
     """
+    items = listed(items, "the items")
+    for item in items:
+        instance(item, "an item", Recorded)
     labels = {item.name: item.label for item in items}
     if len(labels) < len(items):
         names = [item.name for item in items]

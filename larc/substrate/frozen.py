@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from larc.checks import whole_number
+from larc.checks import instance, text, whole_number
 from larc.errors import LarcError
 from larc.io.hashes import hash_json
 from larc.ledger import Ledger
@@ -69,6 +69,9 @@ class Substrate:
         texts: Texts = "plain",
         chat: bool = False,
     ) -> None:
+        name = text(name, "the name of a substrate")
+        instance(model, "model", PreTrainedModel)
+        instance(tokenizer, "tokenizer", PreTrainedTokenizerBase)
         if not isinstance(tokenizer.eos_token_id, int):
             raise LarcError(
                 f"the tokenizer of {name} has no end-of-sequence token; set `eos_token` on it, "

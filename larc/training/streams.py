@@ -10,11 +10,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from larc.checks import instance, listed, number, whole_number
 from larc.errors import LarcError
 from larc.feedback import BrierLabel, Label
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective
-from larc.residual import Factors
+from larc.residual import Factors, checked_seed
 from larc.rules import SGD, RMSprop, UpdateRule, rule_facts, rule_text
 from larc.scoring import Limits, Normalise
 from larc.state import SlowState
@@ -84,13 +85,18 @@ class StreamSettings:
             ("gradient", self.gradient, get_args(StreamGradient)),
             ("loss", self.loss, get_args(StreamLoss)),
         ):
-            if value not in known:
+            if value not in list(known):
                 raise LarcError(f"{name} {value!r} is unknown; use one of {', '.join(known)}.")
-        if self.window < 2 or self.batch < 1:
-            raise LarcError("a window has two questions or more, and a batch a window or more.")
-        if self.horizon is not None and (self.horizon < 0 or self.gradient != "exact"):
-            raise LarcError("a horizon is 0 or more, and of the exact gradient; leave it out.")
-        if not 0 <= self.step_rate <= 1:
+        whole_number(self.window, "window", least=2)
+        whole_number(self.batch, "batch", least=1)
+        checked_seed(self.seed)
+        rule_facts(self.rule)
+        instance(self.outer, "outer", AdamW)
+        if self.horizon is not None:
+            whole_number(self.horizon, "horizon")
+            if self.gradient != "exact":
+                raise LarcError("a horizon is of the exact gradient; leave it out.")
+        if not 0 <= number(self.step_rate, "step_rate") <= 1:
             raise LarcError(f"step rate {self.step_rate} was given; give a number from 0 to 1.")
         if self.gradient == "exact" and isinstance(self.rule, RMSprop):
             raise LarcError(
@@ -128,6 +134,8 @@ class StreamTrainer(SlowTrainer):
         settings: StreamSettings,
         limits: Limits | None = None,
     ) -> None:
+        instance(settings, "settings", StreamSettings)
+        instance(slow, "slow", SlowState)
         steps = learnable_steps(settings.rule, slow, several=True) if settings.step_rate else None
         super().__init__(substrate, slow, settings.outer, limits, steps, settings.step_rate)
         self.streams = _checked_streams(streams)
@@ -210,14 +218,15 @@ class StreamTrainer(SlowTrainer):
 def _checked_streams(streams: Iterable[Sequence[Recorded]]) -> list[list[Recorded]]:
     """Return the streams, each in the order of its questions, refusing what cannot be walked."""
     checked = []
-    for number, items in enumerate(streams):
-        if isinstance(items, Recorded) or not all(isinstance(item, Recorded) for item in items):
+    for index, given in enumerate(listed(streams, "the streams")):
+        items = listed(given, f"the items of stream {index}")
+        if not all(isinstance(item, Recorded) for item in items):
             raise LarcError(
-                f"stream {number} is no list of larc.Recorded; give a list of such lists."
+                f"stream {index} is no list of larc.Recorded; give a list of such lists."
             )
         ordered = sorted(items, key=lambda item: (item.asked, item.name))
         if len(ordered) < 2:
-            raise LarcError(f"stream {number} has fewer than two questions; leave it out.")
+            raise LarcError(f"stream {index} has fewer than two questions; leave it out.")
         checked.append(ordered)
     if not checked:
         raise LarcError("there are no streams to train on; give at least one.")

@@ -92,7 +92,7 @@ def test_there_is_no_network_where_the_system_allows_that():
 @pytest.mark.parametrize(
     ("command", "limits", "sentence"),
     [
-        ("true", {}, "a command is a list"),
+        ("true", {}, "words of a command"),
         ([], {}, "a command is a list"),
         (["/no/such/program"], {}, "there is no program"),
         (["true"], {"seconds": 0}, "seconds"),

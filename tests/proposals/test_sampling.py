@@ -139,8 +139,8 @@ def test_an_episode_draws_from_its_own_stream(tiny):
         ({"n": 0}, "n is 0"),
         ({"n": True}, "n is True"),
         ({"max_tokens": 1}, "max_tokens is 1"),
-        ({"temperature": 0.0}, "temperature 0.0"),
-        ({"temperature": np.nan}, "temperature nan"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"temperature": np.nan}, "temperature is nan"),
         ({"seed": -1}, "seed is -1"),
     ],
 )
@@ -154,3 +154,12 @@ def test_a_prompt_that_is_too_long_is_refused(tiny):
         written(tiny, 0, Request("x" * 400, 1))
     with pytest.raises(LarcError, match="positions of tiny"):
         written(tiny, 0, Request("x", 1, max_tokens=4000))
+
+
+def test_a_refused_proposal_draws_nothing(tiny):
+    episode = larc.Learner(tiny, larc.SlowState.initial(tiny, seed=1)).begin()
+    before = episode.stream.bit_generator.state
+    for wrong in ({"max_tokens": None}, {"prompt": "x" * 10_000}):
+        with pytest.raises(larc.LarcError):
+            episode.propose(**{"prompt": "q", "n": 1, **wrong})
+    assert episode.stream.bit_generator.state == before
