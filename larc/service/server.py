@@ -134,6 +134,8 @@ def listening(host: str, port: int) -> socket.socket:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((host, port))
+        # From here on a connection waits to be served: the address is told before the server runs.
+        opened.listen(2048)
     except OSError as error:
         opened.close()
         raise LarcError(
