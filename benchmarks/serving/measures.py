@@ -1,5 +1,4 @@
-"""What is compared: many streams at once with one request at a time, the service with the model
-alone, and its ingress with a bare route."""  # noqa: D205, D209
+"""What is compared: many streams with one at a time, the service with the model, its ingress."""
 
 from __future__ import annotations
 
@@ -22,10 +21,11 @@ from larc.substrate import load_substrate
 
 SEED = 2026092811
 CANDIDATES = ["billing", "technical support", "sales", "account"]
-_WORDS = (
+_TEXT = (
     "invoice payment charged twice refund login password error screen printer offline update plan "
     "upgrade price quote seats contract cancel account email address changed delivery late missing"
-).split()
+)
+_WORDS = _TEXT.split()
 
 
 @dataclass(frozen=True)
