@@ -176,9 +176,7 @@ def ingress(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> list[F
         for repetition in range(sizes.repetitions + 1):
             rates = {}
             for template in ratios:
-                chains = [
-                    traffic.chain(f"{template}-{name}", each, labels=False) for name in names
-                ]
+                chains = [traffic.chain(f"{template}-{name}", each, labels=False) for name in names]
                 rates[template] = send(server.address, server.token, chains, sizes.streams)
             plain = [traffic.chain(name, each, labels=False) for name in names]
             base = send(bare.address, bare.token, plain, sizes.streams)
