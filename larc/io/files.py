@@ -47,6 +47,7 @@ def atomic_write(path: str | Path, content: bytes) -> None:
     b'all of it'
     """
     path = checked_path(path)
+    refuse_special(path)
     aside = _aside(path)
     try:
         try:
@@ -65,6 +66,24 @@ def atomic_write(path: str | Path, content: bytes) -> None:
             f"{path} could not be written ({error.strerror or error}); nothing was changed: free "
             "some space or choose a place that can be written to."
         ) from error
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse to put a file where a device, a pipe or a socket is: it would be gone.
+
+    Examples
+    --------
+    >>> refuse_special(Path("/dev/null"))
+    Traceback (most recent call last):
+    ...
+    larc.errors.LarcError: /dev/null is no file but a device, a pipe or a socket; give another path.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return  # what is wrong with it is told where it is written
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+        raise LarcError(f"{path} is no file but a device, a pipe or a socket; give another path.")
 
 
 @contextmanager

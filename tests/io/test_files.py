@@ -158,3 +158,13 @@ def test_a_killed_write_leaves_the_old_content_and_a_file_that_is_known_by_its_n
     assert path.read_bytes() == b"old"
     left = [child for child in tmp_path.iterdir() if child != path]
     assert [is_aside(child) for child in left] == [True]
+
+
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(LarcError, match="no file but a device"):
+            atomic_write(path, b"1")
+    assert pipe.is_fifo()
+    assert Path("/dev/null").is_char_device()
