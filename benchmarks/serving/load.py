@@ -46,9 +46,7 @@ async def _send(
     each: list[float] = []
     replies: list[Any] = []
 
-    async def connection(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for chain in left:
             for request in chain:
                 body = json.dumps(request.body).encode()

@@ -1,5 +1,4 @@
-"""What is compared: many streams at once with one request at a time, the service with the model
-alone, and its ingress with a bare route."""  # noqa: D205, D209
+"""Many streams and one request at a time, the service and the model, ingress and a bare route."""
 
 from __future__ import annotations
 
@@ -22,10 +21,11 @@ from larc.substrate import load_substrate
 
 SEED = 2026092811
 CANDIDATES = ["billing", "technical support", "sales", "account"]
-_WORDS = (
+_TEXT = (
     "invoice payment charged twice refund login password error screen printer offline update plan "
     "upgrade price quote seats contract cancel account email address changed delivery late missing"
-).split()
+)
+_WORDS = tuple(_TEXT.split())
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,7 @@ def ingress(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> list[F
         for repetition in range(sizes.repetitions + 1):
             rates = {}
             for template in ratios:
-                chains = [
-                    traffic.chain(f"{template}-{name}", each, labels=False) for name in names
-                ]
+                chains = [traffic.chain(f"{template}-{name}", each, labels=False) for name in names]
                 rates[template] = send(server.address, server.token, chains, sizes.streams)
             plain = [traffic.chain(name, each, labels=False) for name in names]
             base = send(bare.address, bare.token, plain, sizes.streams)
