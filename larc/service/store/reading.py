@@ -163,7 +163,7 @@ def expired(connection: Connection, shards: Collection[int]) -> list[Command]:
     return commands
 
 
-def _fits(label: dict[str, Any], row: Row[Any]) -> bool:
+def _fits(label: dict[str, Any], row: Any) -> bool:
     try:
         label_of(label, as_question(row.key, json.loads(row.body)))
     except LarcError:
