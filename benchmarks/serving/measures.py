@@ -1,4 +1,4 @@
-"""What is compared: many streams with one at a time, the service with the model, its ingress."""
+"""Many streams and one request at a time, the service and the model, ingress and a bare route."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TEXT = (
     "invoice payment charged twice refund login password error screen printer offline update plan "
     "upgrade price quote seats contract cancel account email address changed delivery late missing"
 )
-_WORDS = _TEXT.split()
+_WORDS = tuple(_TEXT.split())
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,12 @@ def copy_stream(file: Path, count: int) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("pragma synchronous = off")
         first = connection.execute("select id from stream").fetchone()[0]
-        for table in ("stream", "event", "answer", "state"):
-            named = table == "stream"
+        for table, named in (
+            ("stream", True),
+            ("event", False),
+            ("answer", False),
+            ("state", False),
+        ):
             columns = [row[1] for row in connection.execute(f"pragma table_info({table})")]
             values = {"id" if named else "stream": f"{first} + n"}
             if named:

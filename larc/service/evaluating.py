@@ -73,6 +73,7 @@ def replay(
     template = engine.models.checked(row.spec)
     session = Session(engine.models.learner(template.rule), STRATEGIES, seed=wish.seed)
     said: dict[str, dict[str, list[float]]] = {}
+    early: dict[str, Row[Any]] = {}
     losses: list[list[float]] = []
     with engine.database.reading() as connection:
         events = list(history(connection, row.id, 0, row.applied_seq))
@@ -80,10 +81,16 @@ def replay(
         if event.kind == "question" and event.status in ("awaited", "labelled"):
             one = asked(event, template)
             answers = session.ask([one.question])
+            if event.key in early:  # its label was known before: it is learned, and counts nowhere
+                body = json.loads(early.pop(event.key).body)
+                session.learn({event.key: label_of(body, one.question)})
+                continue
             said[event.key] = {name: list(map(float, rows[0])) for name, rows in answers.items()}
         elif event.kind == "label" and event.status in ("applied", "scored"):
             if event.key not in session.pending:
-                continue  # it came before its question, whose answer counts nowhere
+                if event.status == "applied":
+                    early[event.key] = event
+                continue
             value = label_of(json.loads(event.body), session.pending[event.key].question)
             answered = said.pop(event.key)
             losses.append([loss_of(answered[one.name], value) for one in STRATEGIES])

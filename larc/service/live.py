@@ -136,8 +136,9 @@ def revive(models: Models, row: Row[Any], body: bytes | None) -> Live:
     if body is not None:
         try:
             controller.from_bytes(body)
-        except LarcError as error:
-            raise Problem("damaged", f"the state of {row.name!r} is damaged: {error}") from error
+        except Exception as error:  # whatever is in it, it is this stream's alone to suffer from
+            what = error if isinstance(error, LarcError) else type(error).__name__
+            raise Problem("damaged", f"the state of {row.name!r} is damaged: {what}") from error
     return Live(
         row.id,
         row.name,

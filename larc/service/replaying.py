@@ -66,6 +66,7 @@ def _rollback(
         awaited = set(live.controller.session.pending)
         corrected = _corrections(connection, live.number, wish)
         gone = Live(**{**live.__dict__, "controller": controller})
+        early: dict[str, Row[Any]] = {}
         for row in history(connection, live.number, seq, wish.seq - 1):
             if row.kind == "question" and row.status in (
                 "awaited",
@@ -75,19 +76,28 @@ def _rollback(
             ):
                 if replay:
                     _check(ask_all([(gone, [asked(row, live.template)])])[0][0])
+                    if row.key in early:  # known before its question: learned, and nobody judged
+                        controller.forecaster.drop([row.key])
+                        _learn(gone, early.pop(row.key), corrected)
                 elif row.key in awaited:
                     controller.session.hold([as_question(row.key, json.loads(row.body))])
             elif row.key not in controller.session.pending:
+                if row.kind == "label" and row.status == "applied":
+                    early[row.key] = row
                 continue
             elif row.kind == "label" and row.status == "applied" and replay:
-                question = controller.session.pending[row.key].question
-                value = corrected.get(row.key, None)
-                body = json.loads(row.body) if value is None else value
-                _check(learn_all([(gone, {row.key: label_of(body, question)})])[0])
+                _learn(gone, row, corrected)
             elif row.kind in ("label", "drop", "expiry"):
                 controller.drop([row.key])
             yield
     live.controller = controller
+
+
+def _learn(live: Live, label: Row[Any], corrected: Mapping[str, Mapping[str, Any]]) -> None:
+    """Learn a label of the log again, as it was corrected last."""
+    question = live.controller.session.pending[label.key].question
+    body = corrected.get(label.key) or json.loads(label.body)
+    _check(learn_all([(live, {label.key: label_of(body, question)})])[0])
 
 
 def _corrections(connection: Any, number: int, wish: Row[Any]) -> dict[str, Mapping[str, Any]]:

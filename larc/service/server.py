@@ -72,8 +72,9 @@ def serving(settings: ServerSettings, models: Models) -> Iterator[tuple[_Server,
         listener = listening(settings.host, settings.port)
         stack.callback(listener.close)
         engine = Engine(database, models, settings.engine)
+        app = make_app(engine, settings.http)
         config = uvicorn.Config(
-            make_app(engine, settings.http),
+            app,
             log_config=None,
             access_log=False,
             limit_concurrency=settings.connections,
@@ -82,7 +83,7 @@ def serving(settings: ServerSettings, models: Models) -> Iterator[tuple[_Server,
             lifespan="off",
             server_header=False,
         )
-        server = _Server(config, listener)
+        server = _Server(config, listener, app.close)
         engine.start()
         stack.callback(engine.stop)
         host, port = listener.getsockname()[:2]
@@ -92,9 +93,16 @@ def serving(settings: ServerSettings, models: Models) -> Iterator[tuple[_Server,
 class _Server(uvicorn.Server):
     """A server on a socket that is open already."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, closing: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self.listener = listener
+        self.listener, self.closing = listener, closing
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End those that only listen, then wait for requests under way."""
+        self.closing()
+        await super().shutdown(sockets)
 
     def serve_here(self) -> None:
         """Serve until a signal or `should_exit` ends it."""
@@ -181,10 +189,18 @@ def log_to_stderr() -> None:
     """Log one line of JSON each, without prompts, labels or tokens."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines())
-    log = logging.getLogger("larc.service")
-    log.handlers = [handler]
-    log.setLevel(os.environ.get("LARC_LOG", "INFO").upper())
-    log.propagate = False
+    level = os.environ.get("LARC_LOG", "INFO").upper()
+    # Those of the libraries too: by themselves they would print errors as they are.
+    for name, least in (
+        ("larc.service", level),
+        ("uvicorn", "WARNING"),
+        ("sqlalchemy", "WARNING"),
+        ("asyncio", "ERROR"),
+    ):
+        log = logging.getLogger(name)
+        log.handlers = [handler]
+        log.setLevel(least)
+        log.propagate = False
 
 
 class _Lines(logging.Formatter):

@@ -146,9 +146,9 @@ class Writer:
 
 
 def _repeatable(error: BaseException) -> bool:
-    """Whether the database asks for the same transaction again: a deadlock, for example."""
+    """Whether the same transaction is worth another try: a deadlock, or a row made meanwhile."""
     code = getattr(getattr(error, "orig", None), "sqlstate", None)
-    return code in ("40001", "40P01")
+    return code in ("40001", "40P01", "23505")
 
 
 def _as_problem(error: Exception) -> Exception:

@@ -1,4 +1,10 @@
-"""Experts for any stream that read only the text: the last label, and a hashed linear model."""
+"""Experts for any stream that read only the text: the last label, and a hashed linear model.
+
+`larc.experts` has their like with a slow part. These need no training streams, and their size does
+not grow: a `larc.experts.WordLogistic` of four labels holds 262 KB and saves 227 KB after 200
+tickets, and grows with every new label, where `HashedLogistic` holds 32 KB and saves at most 65,
+whatever is asked. A service that keeps a state for whoever asks needs such a limit.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +26,12 @@ HASHED = "HASHED"
 _WORD = re.compile(r"\w+")
 
 
-class LastLabel:
+class RepeatedLabel:
     """The last label comes again, as often as labels have come again so far.
 
     Examples
     --------
-    >>> expert, question = LastLabel(), Question("a", ("up", "down"))
+    >>> expert, question = RepeatedLabel(), Question("a", ("up", "down"))
     >>> expert.ask([question])
     {'LAST': [[0.5, 0.5]]}
     >>> expert.learn([Labelled(question, 0), Labelled(question, 0)])
@@ -118,13 +124,24 @@ class HashedLogistic:
             self.weights[moved] -= self.step_size * step[moved] / np.sqrt(self.squares[moved])
 
     def state(self) -> Any:
-        """Return the weights as text."""
-        return [_packed(self.weights), _packed(self.squares)]
+        """Return the weights that were ever moved: where they are, and both numbers, as text."""
+        moved = np.flatnonzero(self.squares).astype("<u4")
+        return [_packed(moved), _packed(self.weights[moved]), _packed(self.squares[moved])]
 
     def restore(self, state: Any) -> None:
         """Go back to saved weights."""
-        weights, squares = (_unpacked(text, len(self.weights)) for text in state)
-        self.weights, self.squares = weights, squares
+        where, weights, squares = (
+            np.frombuffer(base64.b64decode(text), kind)
+            for text, kind in zip(state, ("<u4", "<f4", "<f4"), strict=True)
+        )
+        if (
+            not len(where) == len(weights) == len(squares)
+            or (len(where) and where.max() >= len(self.weights))
+            or not (np.isfinite(weights).all() and np.isfinite(squares).all())
+        ):
+            raise LarcError("the saved weights of a hashed expert are damaged or of another size.")
+        self.weights, self.squares = np.zeros_like(self.weights), np.zeros_like(self.squares)
+        self.weights[where], self.squares[where] = weights, squares
 
     def _features(self, question: Question) -> list[NDArray[np.intp]]:
         words = [word.lower() for word in _WORD.findall(question.prompt)][-512:]
@@ -146,14 +163,6 @@ class HashedLogistic:
         return policy
 
 
-def _packed(values: NDArray[np.float32]) -> str:
-    # Most weights of a young stream are zero, and cost next to nothing then.
-    return base64.b64encode(zlib.compress(values.tobytes(), 1)).decode()
-
-
-def _unpacked(text: str, size: int) -> NDArray[np.float32]:
-    inflate = zlib.decompressobj()
-    values = np.frombuffer(inflate.decompress(base64.b64decode(text), 4 * size), dtype=np.float32)
-    if len(values) != size or not np.isfinite(values).all():
-        raise LarcError("the saved weights of a hashed expert are damaged or of another size.")
-    return values.copy()
+def _packed(values: NDArray[Any]) -> str:
+    little = values.astype(values.dtype.newbyteorder("<"))
+    return base64.b64encode(little.tobytes()).decode()

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from larc.errors import LarcError
 from larc.plugins import is_object_name, load_object
-from larc.stream.cheap import HashedLogistic, LastLabel
+from larc.stream.cheap import HashedLogistic, RepeatedLabel
 from larc.stream.question import Labelled, Question
 
 PRIOR = "PRIOR"
@@ -80,7 +80,7 @@ class LabelFrequency:
 
 EXPERTS: dict[str, Callable[[], Expert]] = {
     "prior": LabelFrequency,
-    "last": LastLabel,
+    "last": RepeatedLabel,
     "hashed": HashedLogistic,
 }
 

@@ -26,7 +26,7 @@ _PROBLEM = "application/problem+json"
 _BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not-found", 405: "method-not-allowed"}
 
 
-def make_app(engine: Engine, settings: HttpSettings | None = None) -> Any:
+def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
     """Return the ASGI application of an engine that runs."""
     chosen = settings or HttpSettings()
     app = FastAPI(
@@ -37,7 +37,8 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Any:
         redoc_url=None,
         openapi_url="/v1/openapi.json",
     )
-    app.state.context = Context(engine, chosen, Doorkeeper(engine.database), Buckets(chosen.rate))
+    context = Context(engine, chosen, Doorkeeper(engine.database), Buckets(chosen.rate))
+    app.state.context = context
     for router in (questions.router, streams.router, operations.router, openai.router):
         app.include_router(router)
     app.add_exception_handler(Problem, _refused)
@@ -47,7 +48,7 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Any:
     app.add_exception_handler(sa.exc.DBAPIError, _unavailable)
     app.add_exception_handler(sa.exc.TimeoutError, _unavailable)
     app.add_exception_handler(Exception, _broken)
-    return Guard(app, engine.metrics, most=BODY_BYTES, body_s=chosen.body_s)
+    return Guard(app, engine.metrics, context.close, most=BODY_BYTES, body_s=chosen.body_s)
 
 
 def _answer(request: Request, problem: Problem) -> JSONResponse:

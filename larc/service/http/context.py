@@ -54,6 +54,11 @@ class Context:
     door: Doorkeeper
     buckets: Buckets
     listening: dict[str, int] = field(default_factory=dict)
+    closing: bool = False
+
+    def close(self) -> None:
+        """End what would never end by itself: whoever listens comes back to another process."""
+        self.closing = True
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Ask the database something."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from larc.service.metrics import Metrics
@@ -25,14 +26,19 @@ class Guard:
         The other.
     metrics
         What is counted.
+    close
+        Called when the server is about to end.
     most
         The most bytes of a body.
     body_s
         How long a body may take to arrive.
     """
 
-    def __init__(self, app: Any, metrics: Metrics, *, most: int, body_s: float) -> None:
-        self.app, self.metrics, self.most, self.body_s = app, metrics, most, body_s
+    def __init__(
+        self, app: Any, metrics: Metrics, close: Callable[[], None], *, most: int, body_s: float
+    ) -> None:
+        self.app, self.metrics, self.close = app, metrics, close
+        self.most, self.body_s = most, body_s
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""

@@ -19,6 +19,7 @@ from larc.service.problems import Problem
 from larc.service.protocol import TokenAnswer, TokenBody, TokensAnswer
 from larc.service.store import admin
 from larc.service.store.reading import event_answer, list_events, stream_row
+from larc.service.store.schema import stream as stream_table
 
 router = APIRouter(tags=["operations"])
 #: How often a log is looked at while somebody listens, and when a sign of life is sent, in seconds.
@@ -152,14 +153,18 @@ async def listen(
 
 
 async def _events(here: Context, token: str, number: int, after: int) -> AsyncIterator[str]:
+    whose = stream_table.c.id == number
+
     def applied(connection: Connection) -> list[Row[Any]]:
-        rows = list_events(connection, number, after, 100)
-        return [row for row in rows if row.status != "accepted"]
+        # By the stream's mark and not by the event's status: an early label has one at once, and
+        # what came before it may not have taken effect yet.
+        mark = connection.execute(sa.select(stream_table.c.applied_seq).where(whose)).scalar() or 0
+        return [row for row in list_events(connection, number, after, 100) if row.seq <= mark]
 
     here.listening[token] = here.listening.get(token, 0) + 1
     silent = 0.0
     try:
-        while not here.engine.stopping:
+        while not (here.closing or here.engine.stopping):
             for row in await here.read(applied):
                 text = json.dumps(event_answer(row), separators=(",", ":"))
                 yield f"id: {row.seq}\nevent: {row.kind}\ndata: {text}\n\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.engine import Connection
@@ -144,6 +145,7 @@ async def delete_stream(stream: StreamName, here: Here, who: Who) -> Response:
     """Erase a stream: its log, answers, states and snapshots."""
     who.check("admin", stream)
     await here.write(lambda c: admin.erase_stream(c, stream, who.id), order=stream)
+    await to_thread.run_sync(here.engine.database.forget)
     return Response(status_code=204)
 
 

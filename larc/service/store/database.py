@@ -57,6 +57,15 @@ class Database:
         with self.reader.connect() as connection:
             yield connection
 
+    def forget(self) -> None:
+        """Overwrite what was deleted wherever SQLite still keeps it: in its write-ahead log."""
+        if not self.shared:
+            opened: Any = self.writer.raw_connection()  # outside of any transaction
+            try:
+                opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                opened.close()
+
     def close(self) -> None:
         """Close every connection."""
         self.writer.dispose()
@@ -82,7 +91,12 @@ def open_database(url: str) -> Database:
             database = _sqlite(url)
         elif url.startswith("postgresql+psycopg://"):
             # A statement is never prepared: a proxy between may not keep the connection.
-            options: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 8, "max_overflow": 24}
+            options: dict[str, Any] = {
+                "pool_pre_ping": True,
+                "pool_size": 8,
+                "max_overflow": 24,
+                "hide_parameters": True,
+            }
             writer = sa.create_engine(url, **options)
             database = Database(writer, writer)
         else:
@@ -116,7 +130,10 @@ def migrate(connection: Connection) -> None:
 
 
 def _sqlite(url: str) -> Database:
-    options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S, "check_same_thread": False}}
+    options: dict[str, Any] = {
+        "connect_args": {"timeout": BUSY_S, "check_same_thread": False},
+        "hide_parameters": True,  # a statement's are prompts; no error is to quote them
+    }
     writer = sa.create_engine(url, pool_size=2, **options)
     reader = sa.create_engine(url, pool_size=8, max_overflow=24, **options)
     for engine, begin in ((writer, "BEGIN IMMEDIATE"), (reader, "BEGIN")):

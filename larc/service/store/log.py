@@ -76,7 +76,8 @@ def take(connection: Connection, command: Command) -> Taken:
     status = "accepted"
     if command.kind in _CHECKS:
         status = _CHECKS[command.kind](connection, row, command)
-    seq = row.last_seq + 1
+    seq, time = row.last_seq + 1, now(connection)
+    expires = command.kind == "question" and row.expiry_s is not None
     connection.execute(
         sa.insert(event).values(
             stream=row.id,
@@ -87,7 +88,8 @@ def take(connection: Connection, command: Command) -> Taken:
             body_hash=hash_json(command.body),
             token=command.token,
             occurred_at=command.occurred_at,
-            received_at=now(connection),
+            received_at=time,
+            expires_at=time + row.expiry_s if expires else None,
             status=status,
         )
     )

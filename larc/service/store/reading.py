@@ -10,9 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
+from larc.errors import LarcError
 from larc.service.problems import Problem
 from larc.service.store.database import now
-from larc.service.store.log import REFUSED, Command
+from larc.service.store.log import REFUSED, Command, as_question, label_of
 from larc.service.store.results import Outcome
 from larc.service.store.schema import answer, evaluation, event, snapshot, stream
 
@@ -131,9 +132,9 @@ def outcomes_of(
             about = {"state_version": row.version}
             if row.answer is not None:
                 about = json.loads(row.answer)
-            code = "refused" if row.status == "refused" else ""
+            key, code = event_answer(row)["key"], row.code or ""
             found[number, row.seq] = Outcome(
-                row.seq, row.kind, event_answer(row)["key"], row.status, row.reason, code, about
+                row.seq, row.kind, key, row.status, row.reason, code, about
             )
     return found
 
@@ -141,25 +142,33 @@ def outcomes_of(
 def expired(connection: Connection, shards: Collection[int]) -> list[Command]:
     """Return what is to be said of questions that have waited too long for their labels."""
     rows = connection.execute(
-        sa.select(event.c.key, stream.c.name, stream.c.expiry_label)
+        sa.select(event.c.key, event.c.body, stream.c.name, stream.c.expiry_label)
         .join(stream, stream.c.id == event.c.stream)
         .where(
-            event.c.status == "awaited",
-            event.c.kind == "question",
-            stream.c.expiry_s.is_not(None),
+            sa.text("event.status = 'awaited' AND event.expires_at IS NOT NULL"),
+            event.c.expires_at < now(connection),
             stream.c.shard.in_(sorted(shards)),
-            event.c.received_at < now(connection) - stream.c.expiry_s,
         )
+        .order_by(event.c.expires_at)
         .limit(_EXPIRING)
     )
     commands = []
     for row in rows:
-        if row.expiry_label is None:
+        label = None if row.expiry_label is None else {"label": json.loads(row.expiry_label)}
+        # A default that is none of this question's candidates is none for it.
+        if label is None or not _fits(label, row):
             commands.append(Command(row.name, "expiry", row.key, {}, "expiry"))
         else:
-            label = {"label": json.loads(row.expiry_label)}
             commands.append(Command(row.name, "label", row.key, label, "expiry"))
     return commands
+
+
+def _fits(label: dict[str, Any], row: Any) -> bool:
+    try:
+        label_of(label, as_question(row.key, json.loads(row.body)))
+    except LarcError:
+        return False
+    return True
 
 
 def history(connection: Connection, number: int, after: int, upto: int) -> Iterator[Row[Any]]:

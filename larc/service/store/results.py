@@ -220,6 +220,7 @@ def _write(connection: Connection, steps: Sequence[Step], worker: str, versions:
         .values(
             status=sa.bindparam("new_status"),
             reason=sa.bindparam("why"),
+            code=sa.bindparam("why_code"),
             key=sa.bindparam("new_key"),
         ),
         [
@@ -228,6 +229,7 @@ def _write(connection: Connection, steps: Sequence[Step], worker: str, versions:
                 "number": one.seq,
                 "new_status": one.status,
                 "why": one.reason,
+                "why_code": one.code or None,
                 "new_key": f"{REFUSED}{one.seq}:{one.key}" if one.status == "refused" else one.key,
             }
             for number, one in outcomes

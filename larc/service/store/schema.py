@@ -7,6 +7,7 @@ The log (`event`) has one row for everything that was ever asked of a stream, nu
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -83,13 +84,16 @@ event = Table(
     Column("received_at", Float, nullable=False),
     Column("status", String(16), nullable=False),
     Column("reason", Text, nullable=True),
+    Column("code", String(32), nullable=True),
+    Column("expires_at", Float, nullable=True),
     UniqueConstraint("stream", "kind", "key", name="event_once"),
 )
+# What may expire, by when: of the others, however many there are, none is looked at.
 Index(
-    "event_awaited",
-    event.c.received_at,
-    sqlite_where=event.c.status == "awaited",
-    postgresql_where=event.c.status == "awaited",
+    "event_expiring",
+    event.c.expires_at,
+    sqlite_where=sa.text("status = 'awaited' AND expires_at IS NOT NULL"),
+    postgresql_where=sa.text("status = 'awaited' AND expires_at IS NOT NULL"),
 )
 
 answer = Table(
