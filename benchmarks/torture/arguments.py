@@ -104,10 +104,14 @@ def call_all(
             line += [option, f"/dev/null/{value}" if option in WRITTEN else value]
         _try(world, "larc", {"line": line}, outcome, lambda: _command(line))
 
-    functions()
+    here = directory / "here"  # a wrong path may be a good one, and be written to
+    here.mkdir(exist_ok=True)
+    with contextlib.chdir(here):
+        functions()
     say(f"functions: {outcome.tried} calls, {outcome.refused} refused")
     before = outcome.tried
-    lines()
+    with contextlib.chdir(here):
+        lines()
     say(f"commands: {outcome.tried - before} lines")
 
 

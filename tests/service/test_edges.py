@@ -1,4 +1,4 @@
-"""What was once wrong or untried: each of these failed before it was mended, or had no test."""
+"""What a review of the service found wrong or untried."""
 
 import asyncio
 import json
@@ -57,8 +57,9 @@ def test_an_early_label_is_learned_again_by_a_replay(server):
 def test_events_are_sent_in_order_past_an_early_label(start, monkeypatch):
     """An early label has its status at once; what came before it must not be left out."""
     from larc.service import engine as engines
+    from larc.service import rounds
 
-    original, begun = engines.play, []
+    original, begun = rounds.play, []
 
     def slow(pairs):
         begun.append(time.sleep(1.5))
