@@ -12,7 +12,7 @@ from typing import Any
 from larc.errors import LarcError
 
 
-def whole_number(value: Any, name: str, least: int = 0) -> int:
+def whole_number(value: Any, name: str, least: int = 0, most: float = 2**63 - 1) -> int:
     """Return a whole number, refusing anything else, truth values and fractions included.
 
     Examples
@@ -28,6 +28,8 @@ def whole_number(value: Any, name: str, least: int = 0) -> int:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
+    if number is not None and number > most:
+        raise LarcError(f"{name} is {shown(value)}, which is too large to count to.")
     if number is None or number < least:
         raise LarcError(f"{name} is {shown(value)}; give a whole number, {least} or more.")
     return number
@@ -153,6 +155,10 @@ def checked_path(path: Any, name: str = "the path") -> Path:
 
 def _is_name(path: str) -> bool:
     """Whether a file could have this name: no part of it is too long, nor all of it."""
+    try:
+        path.encode("utf-8", "surrogateescape")  # as the system does with what is no UTF-8
+    except UnicodeEncodeError:
+        return False
     size = len(path.encode(errors="replace"))
     return size < 4096 and all(len(part.encode(errors="replace")) < 256 for part in path.split("/"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -159,7 +160,7 @@ def checked_seed(seed: int) -> int:
     >>> checked_seed(np.int64(7))
     7
     """
-    return whole_number(seed, "the seed")
+    return whole_number(seed, "the seed", most=math.inf)
 
 
 def apply_residual(hidden: Tensor, factors: Factors) -> Tensor:

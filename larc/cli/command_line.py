@@ -62,11 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         again = shlex.join(["larc", *(sys.argv[1:] if arguments is None else arguments)])
         print(f"larc: interrupted; {known.stopped}: {again}", file=sys.stderr)
         return INTERRUPTED
-    except (PermissionError, NotADirectoryError) as error:  # of a file that no reader expected
-        print(f"larc: {error.filename} cannot be used ({error.strerror}).", file=sys.stderr)
-        return REFUSED
     except BrokenPipeError:  # whoever read the answer has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # of a file that no reader expected
+        if not error.filename:
+            raise
+        print(f"larc: {error.filename} cannot be used ({error.strerror}).", file=sys.stderr)
+        return REFUSED
     return OK
 
 

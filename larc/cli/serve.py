@@ -52,6 +52,10 @@ def _serve(arguments: argparse.Namespace) -> None:
 
     if arguments.live < 1 or arguments.lease < 0.5:
         raise LarcError("--live is at least 1 and --lease at least 0.5.")
+    if not 0 <= arguments.threads <= 256 or not 0 <= arguments.port < 2**16:
+        raise LarcError("--threads is 0 (for torch's choice) to 256, and --port 0 to 65535.")
+    if not 0 <= arguments.rate < float("inf"):
+        raise LarcError(f"--rate is {arguments.rate}; give a finite number, 0 for any rate.")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     name = arguments.substrate or ("smollm2-135m" if is_fetched("smollm2-135m") else "tiny")

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from larc.checks import checked_path
 from larc.errors import LarcError
 from larc.github.client import LONGEST_WAIT, PUBLIC, GitHub, checked_base
 from larc.github.history import History
@@ -176,7 +177,9 @@ def fetch_jobs(
     first, last = _second("since", since), _second("until", until, end=True)
     if last < first:
         raise LarcError(f"until {until} is before since {since}; nothing lies between.")
-    out = Path(out)
+    out = checked_path(out, "--out")
+    if not next(above for above in out.absolute().parents if above.exists()).is_dir():
+        raise LarcError(f"{out} is below a file and could not be written; choose another file.")
     wanted = {
         "repository": repository,
         "since": iso_time(first),

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from torch import Tensor
 
-from larc.checks import checked_path
+from larc.checks import checked_path, whole_number
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses
 from larc.io.states import load_state, save_state, whole
@@ -94,9 +94,9 @@ class ImproveSettings:
         if all(bound is None for bound in bounds.values()):
             raise LarcError("nothing ends the search; give rounds, calls or positions.")
         numbers = {"steps": self.steps, **{k: v for k, v in bounds.items() if v is not None}}
-        for name, value in {**numbers, "pool": self.pool + 1}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise LarcError(f"{name} is {value!r}; give a whole number, 1 or more.")
+        for name, value in numbers.items():
+            whole_number(value, name, least=1)
+        whole_number(self.pool, "pool")
         if self.estimate == "policy-gradient" and self.pool:
             raise LarcError("a policy gradient is of the round's own texts; leave the pool at 0.")
 

@@ -81,8 +81,7 @@ class Request:
 
     def __post_init__(self) -> None:
         for name, value, least in (("n", self.n, 1), ("max_tokens", self.max_tokens, 2)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise LarcError(f"{name} is {value!r}; give a whole number, {least} or more.")
+            checks.whole_number(value, name, least=least)
         checks.number(self.temperature, "temperature", above=0)
         checked_seed(self.seed)
 

@@ -129,7 +129,9 @@ class Session:
         self.learner = of_type(learner, Learner, "learner")
         self.strategies = checked_strategies(strategies)
         self.prompter: Prompter = checked_prompter(prompter)
-        self.limits = of_type(limits or SessionLimits(), SessionLimits, "limits")
+        self.limits = of_type(
+            SessionLimits() if limits is None else limits, SessionLimits, "limits"
+        )
         self.pending: dict[str, Pending] = {}
         self.labelled = LabelMemory(self.limits.labelled)
         self.log = LearningLog(self.limits.log)

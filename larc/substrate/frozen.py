@@ -79,6 +79,8 @@ class Substrate:
             )
         chunk_positions = whole_number(chunk_positions, "chunk_positions", least=1)
         cache_bytes = whole_number(cache_bytes, "cache_bytes")
+        instance(chat, "chat", bool)
+        instance(acts_on, "acts_on", str)
         self.name = name
         self.model = _unscaled(model).requires_grad_(False).eval()
         check_sound(self.model, name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from larc.checks import listed
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses
 from larc.io.hashes import hash_json
@@ -86,7 +87,7 @@ class ProposalTrainer(SlowTrainer):
         limits: Limits | None = None,
     ) -> None:
         super().__init__(substrate, slow, settings.outer, limits)
-        self.tasks = list(tasks)
+        self.tasks = listed(tasks, "the tasks")
         if not self.tasks or not all(isinstance(task, ProposalTask) for task in self.tasks):
             raise LarcError("training through proposals needs ProposalTasks; give at least one.")
         if len({task.name for task in self.tasks}) < len(self.tasks):

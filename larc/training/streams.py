@@ -313,7 +313,7 @@ def train_streams(
         window,
         horizon,
         batch,
-        rule or SGD(),
+        SGD() if rule is None else rule,
         seed,
         outer or AdamW(),
         step_rate,

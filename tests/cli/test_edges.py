@@ -58,6 +58,17 @@ def test_settings_that_cannot_be_are_refused(tmp_path, capsys, options, message)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("--threads", "100000"), ("--threads", "-1"), ("--port", "70000"), ("--rate", "nan")],
+)
+def test_a_service_that_cannot_be_is_refused(tmp_path, capsys, options):
+    pytest.importorskip("fastapi")
+    line = ("serve", "--substrate", "tiny", "--data", tmp_path / "data", *options)
+    assert options[0] in refused(capsys, *line)
+    assert not (tmp_path / "data").exists()
+
+
 def test_files_and_made_up_jobs_contradict_each_other(tmp_path, capsys):
     line = ("study", "ci", "--preset", "smoke", "--jobs", tmp_path / "missing.jsonl")
     assert "makes jobs up instead" in refused(capsys, *line, "--out", tmp_path / "run")
@@ -87,6 +98,17 @@ def test_a_baseline_in_json_is_one_line(tmp_path, capsys):
     assert main(["ci", "baseline", str(path), "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["rows"]["accepted"] == 1
+
+
+def test_a_fetch_asks_nothing_for_a_file_that_cannot_be(tmp_path, capsys, monkeypatch):
+    def unasked(*_, **__):
+        raise AssertionError("GitHub was asked")
+
+    monkeypatch.setattr("larc.github.fetching.GitHub", unasked)
+    line = ("ci", "fetch", "o/r", "--since", "2026-01-01", "--until", "2026-01-02", "--out")
+    assert "below a file" in refused(capsys, *line, "/dev/null/jobs.jsonl")
+    assert "give a str or Path" in refused(capsys, *line, "x" * 5000)
+    assert "File name too long" in refused(capsys, "ci", "baseline", "x" * 5000)
 
 
 def carried_out(line, **environment):

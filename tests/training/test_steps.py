@@ -256,7 +256,7 @@ def test_evaluation_and_training_across_tasks_take_them_too(tiny):
         (lambda: larc.SGD(0.1, decay=-1), "decay is -1"),
         (lambda: larc.SGD(0.1, step_size_b=0), "step size of B is 0"),
         (lambda: larc.SGD(0.1, slowing=float("nan")), "slowing is nan"),
-        (lambda: larc.RMSprop(0.1, beta=1), "beta lies"),
+        (lambda: larc.RMSprop(0.1, beta=1), "beta is 1"),
         (lambda: StreamSettings(gradient="exact", rule=larc.RMSprop()), "moments of RMSprop"),
         (lambda: StreamSettings(step_rate=2), "step rate 2"),
         (lambda: TrainingSettings("exact", rule=larc.SGD(offset_size=1)), "private offsets"),
