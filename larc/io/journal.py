@@ -262,7 +262,7 @@ def checked_path(path: str | Path) -> Path:
         os.fsencode(absolute)
     except (TypeError, ValueError) as error:
         raise LarcError(f"{path!r} is no path; give the path of a file.") from error
-    if "\0" in str(absolute):
+    if "\0" in str(absolute) or not absolute.name:
         raise LarcError(f"{path!r} is no path; give the path of a file.")
     return absolute
 

@@ -179,7 +179,7 @@ def resolved(name: str, candidates: tuple[str, ...], label: LabelValue) -> Label
         if 0 <= index < len(candidates):
             return index
     elif isinstance(label, Sequence) or hasattr(label, "__array__"):
-        with suppress(TypeError, ValueError):
+        with suppress(TypeError, ValueError, OverflowError):
             losses = tuple(float(loss) for loss in np.asarray(label, dtype=np.float64))
             finite = all(math.isfinite(loss) for loss in losses)
             if finite and len(losses) == len(candidates) and not isinstance(label, bytes):

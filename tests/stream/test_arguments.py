@@ -130,3 +130,13 @@ def test_what_is_shown_to_a_person_says_what_it_holds(tiny):
     assert repr(plan) == f"ReadPlan(questions=({asked('c')!r},))"
     assert repr(session.plan_learning({"b": 1})) == "LearningPlan(values={'b': 1})"
     assert "1 labels judged" not in repr(larc.Controller(session))
+
+
+def test_a_loss_of_400_digits_and_the_root_are_told(tiny, tmp_path):
+    session = session_on(tiny, strategies=STRATEGIES[:1])
+    session.ask([asked("a")])
+    for call in (
+        lambda: session.learn({"a": [0, 1, 10**400]}),
+        lambda: session.save("/"),
+    ):
+        assert refused(call)
