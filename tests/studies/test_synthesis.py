@@ -147,7 +147,7 @@ def test_functions_are_judged_by_their_tests(tmp_path):
     ("changed", "sentence"),
     [
         ({"groups": 9}, "8 held-out groups"),
-        ({"temperature": 0.0}, "temperature 0.0"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
         ({"rule": "none"}, "names no update rule"),
     ],
 )
