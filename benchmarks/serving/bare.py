@@ -61,8 +61,8 @@ def serve_free(arguments: list[str]) -> int:
             episode.step += 1
         return [Update(0.0, 0.0) for _ in updates]
 
-    Learner.read_many = read_many  # type: ignore[method-assign]
-    Learner.update_many = update_many  # type: ignore[method-assign]
+    Learner.read_many = read_many  # type: ignore[method-assign]  # costs nothing
+    Learner.update_many = update_many  # type: ignore[method-assign]  # likewise
     return main(arguments)
 
 

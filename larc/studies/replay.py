@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from larc.evaluation import nested_weights
 from larc.feedback import Label
-from larc.io.json_files import as_json
 from larc.io.parquet import to_parquet
 from larc.progress import Display
 from larc.runs.engines import Files
@@ -26,9 +25,10 @@ from larc.stream.experts import Expert
 from larc.stream.question import Labelled, Question, Recorded, labels_of, questions_of
 from larc.stream.queue import Arrive, Ask, order_events
 from larc.stream.session import Session, SessionFull, SessionLimits
+from larc.studies.fitting import fit_trainer
 from larc.studies.settings import ReplaySettings
 from larc.substrate import Substrate
-from larc.training.base import AdamW, SlowTrainer
+from larc.training.base import AdamW
 from larc.training.labels import LabelTrainer
 
 Events = Sequence[Ask[Recorded] | Arrive[Recorded]]
@@ -238,27 +238,5 @@ def fit_labels(
         outer=AdamW(learning_rate=settings.learning_rate),
         limits=settings.limits,
     )
-    return fit_trainer(unit, trainer, trainer.epoch, substrate, display)
-
-
-def fit_trainer(
-    unit: ModelUnit, trainer: SlowTrainer, updates: int, substrate: Substrate, display: Display
-) -> Files:
-    """Train to a number of updates, from where the unit was stopped."""
-    losses: list[float] = []
-    checkpoint = Checkpoint(unit, "checkpoint.safetensors")
-    if checkpoint.exists():
-        notes = trainer.restore(checkpoint.path)
-        losses = notes["losses"]
-        recount(substrate, notes)
-    display.unit(unit.name, updates, trainer.updates)
-    with substrate.ledger.operation("fit"), stoppable() as stopped:
-        while trainer.updates < updates:
-            losses.append(trainer.advance())
-            display.update(trainer.updates, losses[-1])
-            stop = stopped()
-            if checkpoint.usable and (stop or checkpoint.due(trainer.updates)):
-                trainer.save(checkpoint.path, {"losses": losses, **counted(substrate)})
-            if stop:
-                raise KeyboardInterrupt
-    return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+    with substrate.ledger.operation("fit"):
+        return fit_trainer(unit, trainer, trainer.epoch, substrate, display)

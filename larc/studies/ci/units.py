@@ -37,11 +37,11 @@ from larc.stream.session import Session
 from larc.stream.strategies import Retention, Strategy
 from larc.studies.ci.queue import queue_counts
 from larc.studies.ci.settings import CISettings
+from larc.studies.fitting import fit_trainer
 from larc.studies.replay import (
     PredictionTable,
     SessionPlayer,
     fit_labels,
-    fit_trainer,
     item_weights,
     ordered,
     replay,
@@ -200,7 +200,8 @@ class ThroughFit(JobUnit):
             settings.limits,
         )
         updates = math.ceil(len(VIEWS) * len(put) / settings.batch)
-        return fit_trainer(self, trainer, updates, substrate, display)
+        with substrate.ledger.operation("fit"):
+            return fit_trainer(self, trainer, updates, substrate, display)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,7 @@ from larc.rules import parse_rule
 from larc.runs.engines import Files
 from larc.runs.run import Run
 from larc.runs.settings import Execution
-from larc.runs.stopping import stoppable
-from larc.runs.units import Checkpoint, ModelUnit, counted, do_all, hashes, recount
+from larc.runs.units import ModelUnit, do_all, hashes
 from larc.state import SlowState
 from larc.studies.asking import check_questions
 from larc.studies.episodic.names import (
@@ -33,6 +32,7 @@ from larc.studies.episodic.names import (
 )
 from larc.studies.episodic.settings import UNTRAINED, EpisodicSettings, TaskSet
 from larc.studies.episodic.tables import predictions_content, queries_content
+from larc.studies.fitting import fit_trainer
 from larc.studies.starts import earlier_state
 from larc.substrate import Substrate
 from larc.tasks import Task
@@ -66,23 +66,9 @@ class Training(ModelUnit):
         start = _start(self, substrate)
         how = _how(settings, self.objective, self.seed)
         trainer = Trainer(substrate, start, self.tasks, how, settings.limits)
-        losses: list[float] = []
-        checkpoint = Checkpoint(self, "checkpoint.safetensors")
-        if checkpoint.exists():
-            notes = trainer.restore(checkpoint.path)
-            losses = notes["losses"]
-            recount(substrate, notes)
-        display.unit(self.name, settings.updates, trainer.updates)
-        with stoppable() as stopped:
-            while trainer.updates < settings.updates:
-                losses.append(trainer.advance())
-                display.update(trainer.updates, losses[-1])
-                stop = stopped()  # asked once: it may be heard at any moment, also while saving
-                if checkpoint.usable and (stop or trainer.updates % CHECKPOINT_EVERY == 0):
-                    trainer.save(checkpoint.path, {"losses": losses, **counted(substrate)})
-                if stop:
-                    raise KeyboardInterrupt
-        files = {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+        files = fit_trainer(
+            self, trainer, settings.updates, substrate, display, every=CHECKPOINT_EVERY
+        )
         if settings.step_rate and trainer.slow.step_size is not None:
             files["step.json"] = as_json({"step_size": trainer.slow.step_size})
         elif settings.step_rate and trainer.slow.rule:

@@ -19,10 +19,10 @@ from larc.learner import Learner
 from larc.progress import Display
 from larc.rules import parse_rule
 from larc.runs.engines import Files
-from larc.runs.stopping import stoppable
-from larc.runs.units import Checkpoint, ModelUnit, counted, recount
+from larc.runs.units import ModelUnit
 from larc.scoring import ask, checked_normalise
 from larc.state import SlowState
+from larc.studies.fitting import fit_trainer
 from larc.studies.streams.cases import Cases
 from larc.studies.streams.players import StatePlayer
 from larc.studies.streams.results import NO_SEED
@@ -95,23 +95,8 @@ class Training(StreamsUnit):
         else:
             updates = settings.stream_updates
             trainer = self._through(substrate)
-        losses: list[float] = []
-        checkpoint = Checkpoint(self, "checkpoint.safetensors")
-        if checkpoint.exists():
-            notes = trainer.restore(checkpoint.path)
-            losses = notes["losses"]
-            recount(substrate, notes)
-        display.unit(self.name, updates, trainer.updates)
-        with substrate.ledger.operation("fit"), stoppable() as stopped:
-            while trainer.updates < updates:
-                losses.append(trainer.advance())
-                display.update(trainer.updates, losses[-1])
-                stop = stopped()
-                if checkpoint.usable and (stop or checkpoint.due(trainer.updates)):
-                    trainer.save(checkpoint.path, {"losses": losses, **counted(substrate)})
-                if stop:
-                    raise KeyboardInterrupt
-        return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+        with substrate.ledger.operation("fit"):
+            return fit_trainer(self, trainer, updates, substrate, display)
 
     def _static(self, substrate: Substrate) -> SlowTrainer:
         settings = self.settings

@@ -14,7 +14,6 @@ from typing import Any
 from larc.domains.programs.searches import enumerate_programs, evolve
 from larc.domains.programs.synthesis import Problem
 from larc.io.hashes import sha256
-from larc.io.json_files import as_json
 from larc.io.parquet import from_parquet, to_parquet
 from larc.learner import Learner
 from larc.progress import Display
@@ -34,6 +33,7 @@ from larc.runs.settings import Execution
 from larc.runs.stopping import stoppable
 from larc.runs.units import Checkpoint, ModelUnit, Unit, counted, do_all, hashes, recount
 from larc.state import SlowState
+from larc.studies.fitting import fit_trainer
 from larc.studies.settings import fit_name
 from larc.studies.synthesis.problems import Puzzle, Puzzles, group_of, kind_of
 from larc.studies.synthesis.settings import SynthesisSettings
@@ -119,22 +119,7 @@ class Fit(ModelUnit):
         search = replace(_how(settings, CONDITIONS[0]), calls=None, rounds=settings.training_rounds)
         start = _untrained(self, substrate)
         trainer = ProposalTrainer(substrate, start, tasks, how, search, settings.limits)
-        losses: list[float] = []
-        checkpoint = Checkpoint(self, "checkpoint.safetensors")
-        if checkpoint.exists():
-            notes = trainer.restore(checkpoint.path)
-            losses = notes["losses"]
-            recount(substrate, notes)
-        display.unit(self.name, settings.updates, trainer.updates)
-        with stoppable() as stopped:
-            while trainer.updates < settings.updates:
-                losses.append(trainer.advance())
-                display.update(trainer.updates, losses[-1])
-                if checkpoint.usable:
-                    trainer.save(checkpoint.path, {"losses": losses, **counted(substrate)})
-                if stopped():
-                    raise KeyboardInterrupt
-        return {"slow.safetensors": trainer.slow.to_bytes(), "curve.json": as_json(losses)}
+        return fit_trainer(self, trainer, settings.updates, substrate, display, every=1)
 
 
 @dataclass(frozen=True, kw_only=True)
