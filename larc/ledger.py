@@ -84,7 +84,6 @@ class Ledger:
         self.entries.clear()
         self.layouts.clear()
         self.seconds.clear()
-        self.layouts.clear()
         self._since = time.perf_counter()
 
     def spent(self) -> dict[str, float]:
