@@ -6,6 +6,7 @@ nothing is ever read out of a name.
 
 from __future__ import annotations
 
+import os
 import resource
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -162,6 +163,20 @@ def hashes(run: Run, units: Sequence[Unit], name: str) -> dict[str, str]:
     return {unit.name: sha256(run.unit_file(unit.name, name)) for unit in units}
 
 
+def cache_size() -> int:
+    """Return the memory for activations below a boundary: a quarter of what the machine has.
+
+    A cache that is a little too small for what is read in turn finds nothing.
+
+    Examples
+    --------
+    >>> cache_size() >= 2 * 2**30
+    True
+    """
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(2 * 2**30, whole // 4)
+
+
 @lru_cache(maxsize=1)
 def _substrate(
     source: str,
@@ -178,7 +193,7 @@ def _substrate(
         adapter=adapter or None,
         device=device,
         dtype=dtype,
-        cache_bytes=2 * 2**30,
+        cache_bytes=cache_size(),
         acts_on=acts_on,
         texts=texts,
         chat=chat,

@@ -128,7 +128,7 @@ class SessionPlayer:
     Parameters
     ----------
     session, expert
-        Who answers.
+        Who answers; there may be no expert.
     predictions
         The table to fill.
     history
@@ -138,7 +138,7 @@ class SessionPlayer:
     def __init__(
         self,
         session: Session,
-        expert: Expert,
+        expert: Expert | None,
         predictions: PredictionTable,
         history: Sequence[Recorded] = (),
     ) -> None:
@@ -153,26 +153,32 @@ class SessionPlayer:
         questions = questions_of(event.items)
         with self.ledger.operation("read"):
             answers = self.session.ask(questions)
-        self.predictions.add_all(event.items, {**answers, **self.expert.ask(questions)})
+        others = self.expert.ask(questions) if self.expert else {}
+        self.predictions.add_all(event.items, {**answers, **others})
 
     def learn(self, event: Arrive[Recorded]) -> None:
         """Learn from the labels of one moment."""
         with self.ledger.operation("update"):
             done = self.session.learn(labels_of(event.items))
-        self.expert.learn([Labelled(item.question, item.label) for item in event.items])
+        if self.expert:
+            self.expert.learn([Labelled(item.question, item.label) for item in event.items])
         self.updates += [[event.time, name, u.loss, u.distance] for name, u in done.items()]
 
     def save(self, path: Path, notes: Mapping[str, Any]) -> None:
         """Write everything that the next event depends on."""
         progress = {"rows": self.predictions.rows, "updates": self.updates}
-        self.session.save(path, {**progress, "reference": self.expert.state(), **notes})
+        self.session.save(path, {**progress, "reference": self._reference(), **notes})
 
     def restore(self, path: Path, questions: Sequence[Question]) -> dict[str, Any]:
         """Go back to what was saved."""
         notes: dict[str, Any] = self.session.restore(path, questions)
         self.predictions.rows, self.updates = notes["rows"], notes["updates"]
-        self.expert.restore(notes["reference"])
+        if self.expert:
+            self.expert.restore(notes["reference"])
         return notes
+
+    def _reference(self) -> Any:
+        return self.expert.state() if self.expert else None
 
     def files(self) -> Files:
         """Return the tables of predictions and of updates."""

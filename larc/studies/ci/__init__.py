@@ -11,7 +11,7 @@ STUDY = Study(
     settings=CISettings,
     presets=PRESETS,
     prepare=lazy("larc.studies.ci.queue", "audit_queue"),
-    carry_out=lazy("larc.studies.ci.units", "carry_out"),
+    carry_out=lazy("larc.studies.ci.carrying", "carry_out"),
     evidence=EvidencePlan(
         [
             Step("questions read"),

@@ -6,9 +6,8 @@ for each seed and repository an `Audit`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from larc.domains.ci.calibration import fit_offsets
 from larc.domains.ci.hedge_replay import HedgeExpert, hedge_after
 from larc.domains.ci.jobs import Job
 from larc.domains.ci.prompter import REMEMBERED, JobPrompter, recorded_job
-from larc.domains.ci.split import Split
 from larc.feedback import Label
 from larc.io.states import pack_state, unpack_state
 from larc.learner import Learner
@@ -26,18 +24,14 @@ from larc.progress import Display
 from larc.residual import Factors
 from larc.rules import parse_rule
 from larc.runs.engines import Files
-from larc.runs.run import Run
-from larc.runs.settings import Execution
-from larc.runs.units import ModelUnit, do_all, hashes
+from larc.runs.units import ModelUnit
 from larc.state import SlowState
 from larc.stream.prompter import PLAIN
 from larc.stream.question import Labelled, Question, Recorded, labels_of, questions_of
 from larc.stream.queue import Arrive, Ask
 from larc.stream.session import Session
 from larc.stream.strategies import Retention, Strategy
-from larc.studies.ci.queue import queue_counts
 from larc.studies.ci.settings import CISettings
-from larc.studies.fitting import fit_trainer
 from larc.studies.replay import (
     PredictionTable,
     SessionPlayer,
@@ -48,10 +42,7 @@ from larc.studies.replay import (
     session_limits,
 )
 from larc.studies.settings import fit_name
-from larc.studies.starts import earlier_state
 from larc.substrate import Substrate
-from larc.training.base import AdamW
-from larc.training.streams import StreamSettings, StreamTrainer
 
 HISTORY_FILE = "larc history of control paths, version 1"
 VIEWS = (PLAIN, REMEMBERED)
@@ -76,17 +67,6 @@ FURTHER = tuple(
 )
 
 
-#: The same as the paper's, from states that were trained through the training window.
-THROUGH = "through"
-
-
-def through_strategies(rule: str) -> tuple[Strategy, ...]:
-    """Return the paper's strategies from a state trained through the window, under its rule."""
-    return tuple(
-        replace(one, name=f"THROUGH_{one.name}", start=THROUGH, rule=rule) for one in TRAINED
-    )
-
-
 def control_strategies(offsets: tuple[float, ...]) -> tuple[Strategy, ...]:
     """Return the strategies that start from before the task-matched training."""
     return (
@@ -95,17 +75,9 @@ def control_strategies(offsets: tuple[float, ...]) -> tuple[Strategy, ...]:
     )
 
 
-def audit_strategies(
-    settings: CISettings, offsets: tuple[float, ...], learned: str = ""
-) -> tuple[Strategy, ...]:
-    """Return every strategy that an audit replays; ``learned`` is the rule of a state through."""
-    rule = learned or settings.through_rule
-    return (
-        *TRAINED,
-        *control_strategies(offsets),
-        *(FURTHER if settings.further else ()),
-        *(through_strategies(rule) if settings.through else ()),
-    )
+def audit_strategies(settings: CISettings, offsets: tuple[float, ...]) -> tuple[Strategy, ...]:
+    """Return every strategy that an audit replays."""
+    return (*TRAINED, *control_strategies(offsets), *(FURTHER if settings.further else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,44 +136,6 @@ class Fit(JobUnit):
         weights = np.repeat(item_weights([item for item, _ in put]), len(VIEWS)).tolist()
         start = self.original(substrate)
         return fit_labels(self, self.seed, substrate, display, start, labels, weights)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThroughFit(JobUnit):
-    """The training of one seed through the training window, with as many updates as `Fit` makes."""
-
-    @property
-    def name(self) -> str:
-        """The unit's name: the seed."""
-        return through_name(self.seed)
-
-    def compute(self, substrate: Substrate, display: Display) -> Files:
-        """Train on both views of every repository's jobs, each a stream with its real delays."""
-        settings = self.settings
-        put, _ = causal_prompts([recorded_job(job) for job in self.training])
-        streams: dict[tuple[str, str], list[Recorded]] = {}
-        for item, prompts in put:
-            for view in VIEWS:
-                question = replace(item.question, prompt=prompts[view], source=None)
-                streams.setdefault((item.stream, view), []).append(replace(item, question=question))
-        trainer = StreamTrainer(
-            substrate,
-            self.original(substrate),
-            [streams[key] for key in sorted(streams)],
-            StreamSettings(
-                gradient=settings.through,  # type: ignore[arg-type]  # checked by the settings
-                window=settings.window,
-                batch=settings.windows,
-                rule=parse_rule(settings.through_rule or settings.rule),
-                seed=self.seed,
-                outer=AdamW(learning_rate=settings.learning_rate),
-                step_rate=settings.step_rate,
-            ),
-            settings.limits,
-        )
-        updates = math.ceil(len(VIEWS) * len(put) / settings.batch)
-        with substrate.ledger.operation("fit"):
-            return fit_trainer(self, trainer, updates, substrate, display)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +210,6 @@ class Audit(JobUnit):
     audit: Sequence[Job]
     fitted: bytes
     history: bytes
-    through: bytes = b""
 
     @property
     def repository(self) -> str:
@@ -313,31 +246,16 @@ class Audit(JobUnit):
         learner = Learner(substrate, trained, parse_rule(settings.rule), limits=settings.limits)
         _, past = causal_prompts([recorded_job(job) for job in self.training])
         prompter, starts = past.fork(self.repository), {"original": self.original(substrate)}
-        if self.through:
-            content = SlowState.from_bytes(self.through, self.name)
-            starts[THROUGH] = content.to(substrate.device)
         if strategies is not None:
             return self.session(learner, strategies, prompter, starts)
         tensors, facts = unpack_state(self.history, HISTORY_FILE, self.name)
-        learned = starts[THROUGH].rule if self.through else ""
-        chosen = audit_strategies(settings, tuple(facts["offsets"]), learned)
+        chosen = audit_strategies(settings, tuple(facts["offsets"]))
         session = self.session(learner, chosen, prompter, starts)
         for name, steps in facts["steps"].items():
             episode = session.episodes[name]
             factors = Factors(tensors[f"{name}.A"], tensors[f"{name}.B"])
             episode.factors, episode.step = factors.to(substrate.device), steps
         return session
-
-
-def through_name(seed: int) -> str:
-    """Return the name of the unit that trains a state through the window.
-
-    Examples
-    --------
-    >>> through_name(7)
-    'through-7'
-    """
-    return f"through-{seed}"
 
 
 def history_name(seed: int) -> str:
@@ -367,55 +285,3 @@ def causal_prompts(
         else:
             prompter.learn([Labelled(item.question, item.label) for item in event.items])
     return put, prompter
-
-
-def carry_out(run: Run, split: Split, settings: CISettings, execution: Execution) -> None:
-    """Do whatever a run still lacks."""
-    display = Display()
-    starts = {seed: _start_content(settings, seed) for seed in settings.seeds}
-    if not run.evidence():  # a run of before this was recorded stays in its order
-        run.record("questions read", {"counts": queue_counts(split)})
-    fits, histories = (
-        [
-            kind(settings=settings, seed=seed, training=split.training, start=starts[seed])
-            for seed in settings.seeds
-        ]
-        for kind in (Fit, History)
-    )
-    through = [
-        ThroughFit(settings=settings, seed=seed, training=split.training, start=starts[seed])
-        for seed in (settings.seeds if settings.through else ())
-    ]
-    first = [unit for pair in zip(fits, histories, strict=True) for unit in pair]
-    do_all(run, [*first, *through], execution, display)
-    run.record("training finished", {"slow": hashes(run, [*fits, *through], "slow.safetensors")})
-    audits = audit_units(run, split, settings)
-    do_all(run, audits, execution, display)
-    written = hashes(run, audits, "predictions.parquet")
-    run.record("predictions written", {"predictions": written})
-
-
-def audit_units(run: Run, split: Split, settings: CISettings) -> list[Audit]:
-    """Return the audits of a run whose trainings and histories are finished."""
-    return [
-        Audit(
-            settings=settings,
-            seed=seed,
-            training=split.training,
-            start=_start_content(settings, seed),
-            audit=[job for job in split.audit if job.repository == repository],
-            fitted=run.unit_file(fit_name("", seed), "slow.safetensors"),
-            history=run.unit_file(history_name(seed), "history.safetensors"),
-            through=run.unit_file(through_name(seed), "slow.safetensors")
-            if settings.through
-            else b"",
-        )
-        for seed in settings.seeds
-        for repository in sorted({job.repository for job in split.audit})
-    ]
-
-
-def _start_content(settings: CISettings, seed: int) -> bytes:
-    if not settings.start:
-        return b""
-    return earlier_state(settings.start, "static", seed, settings)

@@ -31,7 +31,8 @@ from larc.stream.mixing.forecaster import Forecaster, ForecasterSettings
 from larc.stream.question import Question, Recorded, labels_of, questions_of
 from larc.stream.queue import Arrive, Ask
 from larc.studies.audited_run import REPLAY, AuditedRun
-from larc.studies.ci.units import FURTHER, LEVELS, TRAINED, Audit, audit_name, audit_units
+from larc.studies.ci.carrying import audit_units
+from larc.studies.ci.units import FURTHER, LEVELS, TRAINED, Audit, audit_name
 from larc.studies.controller.settings import ControllerSettings
 from larc.studies.replay import PredictionTable, ordered, replay
 from larc.substrate import Substrate

@@ -35,7 +35,8 @@ from larc.stream.queue import Arrive, Ask
 from larc.stream.session import Session
 from larc.stream.strategies import Strategy
 from larc.studies.audited_run import REPLAY
-from larc.studies.ci.units import LEVELS, Audit, audit_name, audit_units
+from larc.studies.ci.carrying import audit_units
+from larc.studies.ci.units import LEVELS, Audit, audit_name
 from larc.studies.prefix.queue import Prefix
 from larc.studies.prefix.settings import PrefixSettings
 from larc.studies.replay import Events, PredictionTable, ordered, replay, table_content
