@@ -21,9 +21,18 @@ def add(commands: Commands) -> None:
     option("--port", type=int, default=8722, metavar="N", help="0 for any that is free [8722]")
     option("--token-file", metavar="FILE", help="write the administrator's token there [print it]")
     option(
-        "--substrate", metavar="TEXT", help="the frozen model [smollm2-135m if fetched, else tiny]"
+        "--substrate",
+        action="append",
+        metavar="TEXT",
+        help="a frozen model; again for others that templates may name "
+        "[smollm2-135m if fetched, else tiny]",
     )
-    option("--state", default="", metavar="STATE", help="a slow state or a package [untrained]")
+    option(
+        "--state",
+        action="append",
+        metavar="[NAME=]STATE",
+        help="a slow state or a package, of any of these models; again for others [untrained]",
+    )
     option("--rule", default="", metavar="TEXT", help="the update rule [the slow state's]")
     option("--threads", type=int, default=0, metavar="N", help="of the model [torch's choice]")
     option("--live", type=int, default=1000, metavar="N", help="streams in memory [1000]")
@@ -45,9 +54,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     from larc.rules import parse_rule
     from larc.service.engine import EngineSettings
     from larc.service.http.context import HttpSettings
-    from larc.service.templates import Models
-    from larc.state import SlowState, read_slow
-    from larc.substrate import load_substrate
+    from larc.service.starts import load_models
     from larc.substrate.fetching import is_fetched
 
     if arguments.live < 1 or arguments.lease < 0.5:
@@ -58,16 +65,10 @@ def _serve(arguments: argparse.Namespace) -> None:
         raise LarcError(f"--rate is {arguments.rate}; give a finite number, 0 for any rate.")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    name = arguments.substrate or ("smollm2-135m" if is_fetched("smollm2-135m") else "tiny")
-    substrate = load_substrate(name)
-    if arguments.state:
-        slow = read_slow(arguments.state).to(substrate.device)
-    else:
-        # Two thirds up: deeper than the input learns in fewer steps, and costs less.
-        boundary = 2 * substrate.layers // 3
-        slow = SlowState.initial(substrate, seed=2026092811, boundary=boundary)
     if arguments.rule:
         parse_rule(arguments.rule)
+    usual = "smollm2-135m" if is_fetched("smollm2-135m") else "tiny"
+    models = load_models(arguments.substrate or [usual], arguments.state or [], arguments.rule)
     file = arguments.token_file
     settings = ServerSettings(
         data=Path(arguments.data),
@@ -78,4 +79,4 @@ def _serve(arguments: argparse.Namespace) -> None:
         engine=EngineSettings(live=arguments.live, lease_s=arguments.lease),
         http=HttpSettings(rate=arguments.rate),
     )
-    run(settings, Models(substrate, slow, arguments.rule))
+    run(settings, models)

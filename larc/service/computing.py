@@ -42,21 +42,21 @@ def learn_all(labels: Sequence[tuple[Live, Mapping[str, LabelValue]]]) -> list[L
 def _committed(plans: Sequence[Any]) -> list[Any]:
     """Compute plans together and commit each; what is refused stands in its place.
 
-    Plans of one server share a substrate and limits, so that any of their learners computes all.
+    Plans of one slow state share batches: any of their learners computes them all.
     """
-    made = [plan for plan in plans if not isinstance(plan, LarcError)]
-    if not made:
-        return list(plans)
-    learner = made[0].controller.session.learner
-    results = iter(compute(learner, made))
-    done: list[Any] = []
-    for plan in plans:
-        if isinstance(plan, LarcError):
-            done.append(plan)
-            continue
-        try:
-            committed = plan.controller.commit(plan, next(results))
-            done.append(committed[0] if isinstance(committed, list) else committed)
-        except LarcError as refusal:
-            done.append(refusal)
+    groups: dict[str, list[int]] = {}
+    for number, plan in enumerate(plans):
+        if not isinstance(plan, LarcError):
+            slow = plan.controller.session.learner.slow.digest
+            groups.setdefault(slow, []).append(number)
+    done = list(plans)
+    for numbers in groups.values():
+        chosen = [plans[number] for number in numbers]
+        results = compute(chosen[0].controller.session.learner, chosen)
+        for number, plan, result in zip(numbers, chosen, results, strict=True):
+            try:
+                committed = plan.controller.commit(plan, result)
+                done[number] = committed[0] if isinstance(committed, list) else committed
+            except LarcError as refusal:
+                done[number] = refusal
     return done

@@ -70,8 +70,8 @@ def replay(
     engine: Engine, row: Row[Any], wish: EvaluationBody
 ) -> Generator[None, None, dict[str, Any]]:
     """Replay questions and labels in the order of the log, and compare the strategies' losses."""
-    template = engine.models.checked(row.spec)
-    session = Session(engine.models.learner(template.rule), STRATEGIES, seed=wish.seed)
+    template, start = engine.models.checked(row.spec)
+    session = Session(engine.models.learner(start, template.rule), STRATEGIES, seed=wish.seed)
     said: dict[str, dict[str, list[float]]] = {}
     early: dict[str, Row[Any]] = {}
     losses: list[list[float]] = []

@@ -17,6 +17,7 @@ from larc.service.problems import Problem
 from larc.service.store.reading import stream_row
 from larc.service.store.results import load_snapshot, load_state
 from larc.service.templates import Models
+from larc.substrate.frozen import Substrate
 
 #: The most tokens of a prompt with its continuation.
 LONGEST = 2048
@@ -29,6 +30,11 @@ class View:
     learner: Learner
     episode: Episode
     version: int
+
+    @property
+    def substrate(self) -> Substrate:
+        """The frozen model."""
+        return self.learner.substrate
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,9 @@ def view(models: Models, connection: Connection, name: str, version: int | None)
     return View(session.learner, episode, row.version if version is None else version)
 
 
-def encode(models: Models, text: str) -> list[int]:
+def encode(substrate: Substrate, text: str) -> list[int]:
     """Return a prompt's tokens."""
-    tokens: list[int] = models.substrate.tokenizer(text)["input_ids"]
+    tokens: list[int] = substrate.tokenizer(text)["input_ids"]
     if not tokens:
         raise Problem("invalid", "the prompt is empty; give at least one token.")
     if len(tokens) > LONGEST:
@@ -79,9 +85,9 @@ def encode(models: Models, text: str) -> list[int]:
     return tokens
 
 
-def chat_prompt(models: Models, messages: list[dict[str, str]]) -> str:
+def chat_prompt(substrate: Substrate, messages: list[dict[str, str]]) -> str:
     """Return messages as one prompt: as the model was trained to read them, or line by line."""
-    tokenizer = models.substrate.tokenizer
+    tokenizer = substrate.tokenizer
     if getattr(tokenizer, "chat_template", None):
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return str(text)

@@ -13,7 +13,7 @@ from larc.errors import LarcError
 from larc.service.problems import Problem
 from larc.service.protocol import TemplateSpec, loss_of
 from larc.service.store.log import as_question
-from larc.service.templates import MIXTURE, Models
+from larc.service.templates import MIXTURE, Models, Start
 from larc.stream.controller import Answer, Controller
 from larc.stream.question import Question
 
@@ -26,7 +26,7 @@ class Live:
     ----------
     number, name, shard
         Whose it is.
-    template
+    template, start
         What it was made from.
     controller
         What it has learned, and what is awaited.
@@ -40,6 +40,7 @@ class Live:
     name: str
     shard: int
     template: TemplateSpec
+    start: Start
     controller: Controller
     applied: int
     version: int
@@ -131,8 +132,8 @@ def asked(event: Row[Any], template: TemplateSpec) -> Asked:
 
 def revive(models: Models, row: Row[Any], body: bytes | None) -> Live:
     """Return a stream as it was committed last."""
-    template = models.checked(row.spec)
-    controller = models.controller(template, row.id)
+    template, start = models.checked(row.spec)
+    controller = models.controller(template, start, row.id)
     if body is not None:
         try:
             controller.from_bytes(body)
@@ -144,6 +145,7 @@ def revive(models: Models, row: Row[Any], body: bytes | None) -> Live:
         row.name,
         row.shard,
         template,
+        start,
         controller,
         row.applied_seq,
         row.version,

@@ -61,10 +61,13 @@ class StrategySpec(_Strict):
 class TemplateSpec(_Strict):
     """What streams are made from. It never changes under its name.
 
-    ``given`` names experts whose probabilities come with every question; ``solo`` computes every
-    event of a stream by itself, so that not even rounding depends on other streams.
+    ``model`` and ``slow_state`` name what the service was started with, the first where they are
+    left out. ``given`` names experts whose probabilities come with every question; ``solo``
+    computes every event of a stream by itself, so that not even rounding depends on other streams.
     """
 
+    model: Annotated[str, Field(max_length=200, examples=["smollm2-135m"])] = ""
+    slow_state: Annotated[str, Field(max_length=200, examples=["untrained"])] = ""
     strategies: Annotated[list[StrategySpec], Field(min_length=1, max_length=8)] = [
         StrategySpec(name="keep"),
         StrategySpec(name="reset", retention="reset"),
@@ -366,10 +369,12 @@ class TokensAnswer(BaseModel):
 
 
 class TemplateAnswer(BaseModel):
-    """A template."""
+    """A template, with the digests of the slow state and the model that its streams start from."""
 
     name: str
     spec: TemplateSpec
+    slow: str
+    substrate: str
 
 
 def is_name(text: str) -> bool:

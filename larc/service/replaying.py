@@ -51,7 +51,7 @@ def _rollback(
     models: Models, database: Database, live: Live, wish: Row[Any], version: int, *, replay: bool
 ) -> Generator[None, None, None]:
     """Go back to a version, and either learn again what came after, or only await it."""
-    controller = models.controller(live.template, live.number)
+    controller = models.controller(live.template, live.start, live.number)
     seq = 0
     with database.reading() as connection:
         if version:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 import torch
 
 from larc.errors import LarcError
-from larc.io.hashes import hash_json
 from larc.learner import Learner
 from larc.plugins import is_object_name
 from larc.rules import UpdateRule, parse_rule
@@ -43,23 +43,39 @@ BUILT_IN = {
 
 
 @dataclass(frozen=True)
+class Start:
+    """A frozen model and a slow state of it that streams may start from, by their names."""
+
+    substrate: Substrate
+    slow: SlowState
+    model: str
+    state: str
+
+
 class Models:
-    """The frozen model and the slow state that every stream of a server starts from.
+    """The frozen models and slow states that a server was started with; templates name them.
+
+    Parameters
+    ----------
+    starts
+        Each model with each of its slow states; the first is for templates that name none.
+    rule
+        The update rule of streams whose template names none; the slow state's if empty.
 
     Examples
     --------
     >>> import larc
     >>> substrate = larc.load_substrate("tiny")
-    >>> models = Models(substrate, larc.SlowState.initial(substrate, seed=1))
-    >>> models.controller(TemplateSpec(), stream=7)
+    >>> slow = larc.SlowState.initial(substrate, seed=1)
+    >>> models = Models([Start(substrate, slow, "tiny", "untrained")])
+    >>> models.controller(TemplateSpec(), models.start(TemplateSpec(model="tiny")), stream=7)
     <Controller of <Session of keep, reset: 0 events, ...>: 0 labels judged, ...>
     """
 
-    substrate: Substrate
-    slow: SlowState
-    rule: str = ""
-    # The service's log tells labels that come again; a session need not remember any.
-    limits: SessionLimits = field(default_factory=lambda: SessionLimits(labelled=0))
+    def __init__(self, starts: Sequence[Start], rule: str = "") -> None:
+        self.starts, self.rule = tuple(starts), rule
+        # The service's log tells labels that come again; a session need not remember any.
+        self.limits = SessionLimits(labelled=0)
 
     @property
     def versions(self) -> str:
@@ -68,17 +84,29 @@ class Models:
             "larc": version("larc-lm"),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "slow": self.slow.digest[:16],
+            "slow": [one.slow.digest[:16] for one in self.starts],
         }
         return json.dumps(about, sort_keys=True)
 
-    def learner(self, rule: str = "") -> Learner:
-        """Return a learner of the server's slow state."""
+    def start(self, template: TemplateSpec) -> Start:
+        """Return the model and slow state that a template names; the first, where it names none."""
+        for one in self.starts:
+            if template.model in ("", one.model) and template.slow_state in ("", one.state):
+                return one
+        names = ", ".join(f"{one.model} with {one.state}" for one in self.starts)
+        raise Problem(
+            "invalid",
+            f"the service has no model {template.model or 'at all'!r} with the slow state "
+            f"{template.slow_state or 'of any name'!r}; it has {names}.",
+        )
+
+    def learner(self, start: Start, rule: str = "") -> Learner:
+        """Return a learner of a slow state."""
         text = rule or self.rule
-        return Learner(self.substrate, self.slow, parse_rule(text) if text else None)
+        return Learner(start.substrate, start.slow, parse_rule(text) if text else None)
 
     def spec(self, template: TemplateSpec) -> dict[str, Any]:
-        """Return a template as it is kept with a stream: with the model and state it is bound to.
+        """Return a template as it is kept: with the digests of its model and slow state.
 
         Code of one's own is the operator's to bring, never a request's.
         """
@@ -88,16 +116,12 @@ class Models:
             raise Problem("invalid", "two predictors have one name; name each differently.")
         for text in [template.rule, *(one.rule for one in template.strategies)]:
             checked_rule(text)
+        slow = self.start(template).slow
         kept = template.model_dump()
         rule = template.rule or self.rule
-        return {
-            **kept,
-            "rule": rule,
-            "slow": self.slow.digest,
-            "substrate": self.slow.substrate,
-        }
+        return {**kept, "rule": rule, "slow": slow.digest, "substrate": slow.substrate}
 
-    def controller(self, template: TemplateSpec, stream: int) -> Controller:
+    def controller(self, template: TemplateSpec, start: Start, stream: int) -> Controller:
         """Return a fresh controller for a stream."""
         strategies = [
             Strategy(
@@ -105,7 +129,7 @@ class Models:
             )
             for one in template.strategies
         ]
-        learner = self.learner(template.rule)
+        learner = self.learner(start, template.rule)
         seed = template.seed * 2**32 + stream
         session = Session(learner, strategies, seed=seed, limits=self.limits)
         experts: list[str | Expert] = [make_expert(name) for name in template.experts]
@@ -113,15 +137,20 @@ class Models:
         sleep = SleepSettings() if template.sleep else None
         return Controller(session, experts, ForecasterSettings(sleep=sleep))
 
-    def checked(self, spec: str) -> TemplateSpec:
-        """Return the template kept with a stream, refusing one of another model."""
+    def checked(self, spec: str) -> tuple[TemplateSpec, Start]:
+        """Return a template that was kept and what its streams start from.
+
+        By digest and not by name: it is refused where the service has another state by that name.
+        """
         kept = json.loads(spec)
-        if (kept.pop("slow"), kept.pop("substrate")) != (self.slow.digest, self.slow.substrate):
-            raise Problem(
-                "damaged",
-                "the stream was made with another model or slow state; start the service with it.",
-            )
-        return TemplateSpec(**kept)
+        digests = kept.pop("slow", ""), kept.pop("substrate", "")
+        for one in self.starts:
+            if (one.slow.digest, one.slow.substrate) == digests:
+                return TemplateSpec(**kept), one
+        raise Problem(
+            "damaged",
+            "it was made with another model or slow state; start the service with it.",
+        )
 
 
 def checked_rule(text: str) -> UpdateRule | None:
@@ -147,8 +176,3 @@ def checked_rule(text: str) -> UpdateRule | None:
     if getattr(rule, "steps", 0) > 64 or getattr(rule, "tries", 0) > 16:
         raise Problem("invalid", f"the rule {text!r} takes too many steps; give at most 64.")
     return rule
-
-
-def digest(spec: dict[str, Any]) -> str:
-    """Return a name for exactly this template."""
-    return hash_json(spec)

@@ -14,7 +14,7 @@ from benchmarks.postgres import Postgres, binaries
 from larc.service.engine import EngineSettings
 from larc.service.http.context import HttpSettings
 from larc.service.server import ServerSettings, running
-from larc.service.templates import Models
+from larc.service.templates import Models, Start
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,14 +38,14 @@ def database(request):
 
 @pytest.fixture(scope="session")
 def models(tiny):
-    return Models(tiny, larc.SlowState.initial(tiny, seed=1, boundary=2))
+    return Models([Start(tiny, larc.SlowState.initial(tiny, seed=1, boundary=2), "tiny", "first")])
 
 
 class Server:
     """A server in this process, and a client that may do everything."""
 
-    def __init__(self, address, token):
-        self.address, self.token = address, token
+    def __init__(self, address, token, stop=None):
+        self.address, self.token, self.stop = address, token, stop
         self.http = httpx.Client(
             base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60
         )
@@ -91,9 +91,10 @@ def start(tmp_path, models):
                 http=http or HttpSettings(),
                 engine=engine or EngineSettings(),
             )
-            address = stack.enter_context(running(settings, models))
-            server = Server(address, file.read_text().strip())
-            stack.callback(server.http.close)
+            mine = stack.enter_context(ExitStack())
+            address = mine.enter_context(running(settings, models))
+            server = Server(address, file.read_text().strip(), mine.close)
+            mine.callback(server.http.close)
             return server
 
         yield starting
@@ -121,7 +122,9 @@ class Process:
     def start(self):
         program = ["-m", "larc.cli"] if self.script is None else [str(self.script)]
         command = [sys.executable, *program, "serve", "--data", str(self.data)]
-        command += ["--substrate", "tiny", "--port", "0", "--threads", "1"]
+        if "--substrate" not in self.options:
+            command += ["--substrate", "tiny"]
+        command += ["--port", "0", "--threads", "1"]
         command += ["--token-file", str(self.token_file), *self.options]
         environment = {
             **os.environ,
@@ -162,14 +165,14 @@ class Process:
 @pytest.fixture
 def processes(tmp_path):
     """Makes processes; whatever still runs at the end is killed."""
-    made = []
+    started = []
 
-    def making(data="data", *options, **more):
-        made.append(Process(tmp_path / data, *options, **more))
-        return made[-1]
+    def starting(data="data", *options, **more):
+        started.append(Process(tmp_path / data, *options, **more))
+        return started[-1]
 
-    yield making
-    for process in made:
+    yield starting
+    for process in started:
         process.close()
 
 

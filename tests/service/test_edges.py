@@ -119,7 +119,7 @@ def test_a_state_of_another_form_is_refused_in_one_sentence(models, monkeypatch)
     from larc.stream.cheap import HashedLogistic
 
     template = TemplateSpec()
-    content = models.controller(template, 1).to_bytes()
+    content = models.controller(template, models.start(template), 1).to_bytes()
     row = SimpleNamespace(id=1, name="s", spec=json.dumps(models.spec(template)))
     monkeypatch.setattr(HashedLogistic, "restore", lambda self, state: dict(state)["missing"])
     with pytest.raises(Problem, match="damaged"):

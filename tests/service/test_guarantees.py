@@ -272,7 +272,7 @@ def test_streams_in_one_batch_are_as_if_alone(engine, models):
         for done in [pool.submit(live, name) for name in names]:
             done.result()
     for name, template in names.items():
-        controller = models.controller(template, numbers[name])
+        controller = models.controller(template, models.start(template), numbers[name])
         for number in range(5):
             body = question(number)
             asked = larc.Question(f"q{number}", tuple(body["candidates"]), body["prompt"])

@@ -9,8 +9,8 @@ def client(sqlite_server):
     sqlite_server.make("s", template="plain")
     with openai.OpenAI(
         base_url=f"{sqlite_server.address}/v1", api_key=sqlite_server.token, max_retries=0
-    ) as made:
-        yield made
+    ) as opened:
+        yield opened
 
 
 def test_models(client):
@@ -83,6 +83,36 @@ def test_a_question_that_is_named_is_asked(client, sqlite_server):
     assert again.model_extra["larc"] == reply.model_extra["larc"]
     assert sqlite_server.status("s")["awaited"] == 1
     assert sqlite_server.label("s", "a", 0).status_code == 200
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_question_that_is_named_is_streamed_too(client, sqlite_server, chat):
+    more = {"larc": {"question_id": "a", "candidates": ["up", "down"]}}
+    ask = {"model": "larc:s", "extra_body": more}
+    if chat:
+        create = client.chat.completions.create
+        ask["messages"] = [{"role": "user", "content": "Next?"}]
+        whole = create(**ask).choices[0].message.content
+    else:
+        create = client.completions.create
+        ask["prompt"] = "Next: "
+        whole = create(**ask).choices[0].text
+    parts = list(create(**ask, stream=True))
+    pieces = [
+        (one.choices[0].delta.content or "") if chat else one.choices[0].text for one in parts
+    ]
+    assert "".join(pieces) == whole
+    assert [one.choices[0].finish_reason for one in parts] == [None, "stop"]
+    assert {one.object for one in parts} == {"chat.completion.chunk" if chat else "text_completion"}
+    probabilities = parts[0].model_extra["larc"]["probabilities"]
+    assert whole == ("up", "down")[probabilities.index(max(probabilities))]
+    assert sqlite_server.status("s")["asked"] == 1
+
+
+def test_a_question_is_asked_of_no_version(client):
+    more = {"larc": {"question_id": "a", "candidates": ["up", "down"]}}
+    with pytest.raises(openai.UnprocessableEntityError, match="name no version"):
+        client.completions.create(model="larc:s@0", prompt="Next: ", extra_body=more)
 
 
 def test_refusals_are_the_clients_own_errors(client, sqlite_server):

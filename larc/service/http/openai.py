@@ -44,6 +44,7 @@ from larc.service.store.reading import list_streams
 router = APIRouter(prefix="/v1", tags=["openai"])
 PATHS = ("/v1/models", "/v1/chat/completions", "/v1/completions")
 PREFIX = "larc:"
+_END = "data: [DONE]\n\n"
 
 
 class Named(BaseModel):
@@ -130,10 +131,10 @@ async def get_models(here: Here, who: Who) -> dict[str, Any]:
 async def post_completion(body: CompletionBody, here: Here, who: Who) -> Response:
     """Complete a prompt under a stream's state; the version is pinned when it starts."""
     name, version = named(who, body.model)
-    if body.larc is not None:
-        return await _asked(here, who, name, body, body.prompt, "text_completion")
     state = await _view(here, name, version)
-    tokens = encode(here.engine.models, body.prompt)
+    if body.larc is not None:
+        return await _asked(here, who, state, body, body.prompt, "text_completion")
+    tokens = encode(state.substrate, body.prompt)
     work = Work(here, state, body, tokens, body.logprobs)
     if body.echo:
         work.kept = await work.scored()
@@ -148,15 +149,14 @@ async def post_completion(body: CompletionBody, here: Here, who: Who) -> Respons
 async def post_chat(body: ChatBody, here: Here, who: Who) -> Response:
     """Answer messages under a stream's state; the version is pinned when it starts."""
     name, version = named(who, body.model)
-    models = here.engine.models
-    prompt = chat_prompt(models, [one.model_dump() for one in body.messages])
-    if body.larc is not None:
-        return await _asked(here, who, name, body, prompt, "chat.completion")
     state = await _view(here, name, version)
+    prompt = chat_prompt(state.substrate, [one.model_dump() for one in body.messages])
+    if body.larc is not None:
+        return await _asked(here, who, state, body, prompt, "chat.completion")
     if body.max_tokens is None:
         body.max_tokens = body.max_completion_tokens
     top = (body.top_logprobs or 0) if body.logprobs else None
-    work = Work(here, state, body, encode(models, prompt), top)
+    work = Work(here, state, body, encode(state.substrate, prompt), top)
     if body.stream:
         return StreamingResponse(
             work.events("chat.completion.chunk"), media_type="text/event-stream"
@@ -181,34 +181,56 @@ async def _view(here: Context, name: str, version: int | None) -> View:
 
 
 async def _asked(
-    here: Context, who: Principal, name: str, body: _Common, prompt: str, kind: str
+    here: Context, who: Principal, state: View, body: _Common, prompt: str, kind: str
 ) -> Response:
-    """Ask a question of the stream: the likeliest candidate is what is said."""
+    """Ask a question of the stream: the likeliest candidate is the reply's text."""
     assert body.larc is not None
+    name, version = named(who, body.model)
+    if version is not None:
+        raise Problem("invalid", "a question is asked of a stream as it is; name no version.")
     question = QuestionBody(
         id=body.larc.question_id, prompt=prompt, candidates=body.larc.candidates
     )
     _, reply = await ask(here, who, name, question)
     policy = reply["probabilities"]
     best = body.larc.candidates[policy.index(max(policy))]
-    said: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
-    if kind == "chat.completion":
-        said["message"] = {"role": "assistant", "content": best}
+    chat = kind == "chat.completion"
+    if body.stream:
+        kind = "chat.completion.chunk" if chat else kind
+    frame = _frame(state, f"larc-{reply['seq']}", kind, body.model, reply["state_version"])
+    frame["larc"] = reply
+    if body.stream:
+        lines = [_line(frame, best, None, chat=chat), _line(frame, "", "stop", chat=chat), _END]
+        return StreamingResponse(iter(lines), media_type="text/event-stream")
+    choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
+    if chat:
+        choice["message"] = {"role": "assistant", "content": best}
     else:
-        said["text"] = best
-    whole = _frame(here, f"larc-{reply['seq']}", kind, body.model, reply["state_version"])
-    return JSONResponse({**whole, "choices": [said], "larc": reply})
+        choice["text"] = best
+    return JSONResponse({**frame, "choices": [choice]})
 
 
-def _frame(here: Context, name: str, kind: str, model: str, version: int) -> dict[str, Any]:
+def _frame(state: View, name: str, kind: str, model: str, version: int) -> dict[str, Any]:
     return {
         "id": name,
         "object": kind,
         "created": int(time.time()),
         "model": model,
-        "system_fingerprint": f"larc-{here.engine.models.slow.digest[:12]}-{version}",
+        "system_fingerprint": f"larc-{state.learner.slow.digest[:12]}-{version}",
         "larc": {"state_version": version},
     }
+
+
+def _line(
+    frame: dict[str, Any], piece: str, reason: str | None, *, chat: bool, logprobs: Any = None
+) -> str:
+    """Return a piece of text, or why there is no more, as a server-sent event."""
+    choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "logprobs": logprobs}
+    if chat:
+        choice["delta"] = {"role": "assistant", "content": piece} if not reason else {}
+    else:
+        choice["text"] = piece
+    return f"data: {json.dumps({**frame, 'choices': [choice]})}\n\n"
 
 
 class Work:
@@ -226,7 +248,7 @@ class Work:
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of tokens."""
-        return str(self.here.engine.models.substrate.tokenizer.decode(ids))
+        return str(self.state.substrate.tokenizer.decode(ids))
 
     async def scored(self) -> list[Token]:
         """Score the prompt, which is echoed."""
@@ -272,25 +294,15 @@ class Work:
 
     async def events(self, kind: str) -> AsyncIterator[str]:
         """Send pieces as server-sent events."""
-        frame = _frame(self.here, self.id, kind, self.body.model, self.state.version)
+        frame = _frame(self.state, self.id, kind, self.body.model, self.state.version)
         chat = kind == "chat.completion.chunk"
-
-        def line(piece: str, reason: str | None, token: Token | None) -> str:
-            said: dict[str, Any] = {"index": 0, "finish_reason": reason}
-            if chat:
-                said["delta"] = {"role": "assistant", "content": piece} if not reason else {}
-            else:
-                said["text"] = piece
-            if self.top is not None and token is not None:
-                said["logprobs"] = self.logprobs([token], chat)
-            return f"data: {json.dumps({**frame, 'choices': [said]})}\n\n"
-
         if self.text:
-            yield line(self.text, None, None)
+            yield _line(frame, self.text, None, chat=chat)
         async for piece, token in self.pieces():
-            yield line(piece, None, token)
-        yield line("", self.reason, None)
-        yield "data: [DONE]\n\n"
+            shown = None if self.top is None or token is None else self.logprobs([token], chat)
+            yield _line(frame, piece, None, chat=chat, logprobs=shown)
+        yield _line(frame, "", self.reason, chat=chat)
+        yield _END
 
     def logprobs(self, tokens: list[Token], chat: bool) -> dict[str, Any]:
         """Return log-probabilities in the form of either interface."""
@@ -338,11 +350,11 @@ class Work:
 
     def _whole(self, kind: str, choice: dict[str, Any]) -> dict[str, Any]:
         echoed = len(self.tokens) if getattr(self.body, "echo", False) else 0
-        made = len(self.kept) - echoed
+        generated = len(self.kept) - echoed
         usage = {
             "prompt_tokens": len(self.tokens),
-            "completion_tokens": made,
-            "total_tokens": len(self.tokens) + made,
+            "completion_tokens": generated,
+            "total_tokens": len(self.tokens) + generated,
         }
-        frame = _frame(self.here, self.id, kind, self.body.model, self.state.version)
+        frame = _frame(self.state, self.id, kind, self.body.model, self.state.version)
         return {**frame, "choices": [choice], "usage": usage}

@@ -52,13 +52,24 @@ Seq = Annotated[int, Query(ge=0, le=2**62)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-def _template(here: Context, connection: Connection, name: str) -> TemplateSpec:
+def _template(here: Context, connection: Connection, name: str) -> dict[str, Any]:
+    """Return a template as it is kept with its streams."""
     if name in BUILT_IN:
-        return BUILT_IN[name]
-    found = admin.template_spec(connection, name)
-    if found is None:
-        raise Problem("invalid", f"there is no template {name!r}.")
-    return TemplateSpec(**found)
+        return here.engine.models.spec(BUILT_IN[name])
+    spec = admin.template_spec(connection, name)
+    if spec is None:
+        raise Problem("not-found", f"there is no template {name!r}.")
+    return spec
+
+
+def _usable(here: Context, connection: Connection, name: str) -> dict[str, Any]:
+    """Return a template that a stream can be made from now."""
+    try:
+        spec = _template(here, connection, name)
+        here.engine.models.checked(json.dumps(spec))
+    except Problem as problem:
+        raise Problem("invalid", f"the template {name!r}: {problem.detail}") from problem
+    return spec
 
 
 @router.put(
@@ -79,11 +90,9 @@ async def put_stream(
 
     def make(connection: Connection) -> tuple[Any, bool]:
         try:
-            found = stream_row(connection, stream)
+            spec = json.loads(stream_row(connection, stream).spec)
         except Problem:
-            spec = here.engine.models.spec(_template(here, connection, wish.template))
-        else:
-            spec = json.loads(found.spec)
+            spec = _usable(here, connection, wish.template)
         expiry = None if wish.expiry is None else wish.expiry.model_dump()
         return admin.make_stream(
             connection,
@@ -306,10 +315,9 @@ async def put_template(
     who.check_operator()
     if template in BUILT_IN:
         raise Problem("other-template", f"the template {template!r} is built in.")
-    here.engine.models.spec(body)  # refuses what no stream could be made from
-    spec = body.model_dump()
+    spec = here.engine.models.spec(body)  # refuses what no stream could be made from
     new = await here.write(lambda c: admin.keep_template(c, template, spec, who.id))
-    return JSONResponse({"name": template, "spec": spec}, 201 if new else 200)
+    return JSONResponse(_template_answer(template, spec), 201 if new else 200)
 
 
 @router.get(
@@ -320,8 +328,9 @@ async def put_template(
 async def get_template(template: TemplateName, here: Here, who: Who) -> Any:
     """Show a template."""
     who.check("read")
-    try:
-        spec = await here.read(lambda c: _template(here, c, template))
-    except Problem as problem:
-        raise Problem("not-found", problem.detail) from problem
-    return {"name": template, "spec": spec.model_dump()}
+    return _template_answer(template, await here.read(lambda c: _template(here, c, template)))
+
+
+def _template_answer(name: str, kept: dict[str, Any]) -> dict[str, Any]:
+    spec = {key: value for key, value in kept.items() if key in TemplateSpec.model_fields}
+    return {"name": name, "spec": spec, "slow": kept["slow"], "substrate": kept["substrate"]}
