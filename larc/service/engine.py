@@ -16,16 +16,18 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from larc.errors import LarcError
+from larc.service.evaluating import Running, adopt_evaluations, begin_evaluation, evaluate
 from larc.service.leasing import Leases
 from larc.service.listening import Listener
 from larc.service.live import Live, revive
 from larc.service.metrics import Metrics
 from larc.service.problems import Problem
+from larc.service.protocol import EvaluationBody
 from larc.service.replaying import relearn
 from larc.service.rounds import LONG, play, refusal
 from larc.service.store.database import EVENTS, Database
 from larc.service.store.log import Command, Taken, take
-from larc.service.store.reading import expired, outcomes_of
+from larc.service.store.reading import any_running, expired, outcomes_of
 from larc.service.store.results import (
     Step,
     Work,
@@ -115,6 +117,7 @@ class Engine:
         """Take shards, go on with what was left, and begin."""
         self.leases.renew()
         self._look()
+        self._adopt()
         if self.database.shared:
             self._listener = Listener(self.database, self.wake, self._resolve)
         self._compute.start()
@@ -168,6 +171,25 @@ class Engine:
                 self._jobs.append((job, future))
                 self._changed.notify_all()
         return future
+
+    def evaluate(self, stream: str, wish: EvaluationBody) -> Future[str]:
+        """Begin an evaluation; its id is there once it is written down."""
+        begun = self.writer.submit(lambda c: begin_evaluation(c, self.worker, stream, wish))
+        number: Future[str] = Future()
+
+        def committed(done: Future[Running]) -> None:
+            error = done.exception()
+            if error is not None:
+                number.set_exception(error)
+            else:
+                self._begin(done.result())
+                number.set_result(done.result().id)
+
+        begun.add_done_callback(committed)
+        return number
+
+    def _begin(self, evaluation: Running) -> None:
+        self.run(evaluate(self.models, self.database, self.writer, evaluation))
 
     @property
     def stopping(self) -> bool:
@@ -341,12 +363,25 @@ class Engine:
             try:
                 if time.monotonic() - renewed >= self.settings.lease_s / 3:
                     self.leases.renew()
+                    self._adopt()
                     renewed = time.monotonic()
                 self._look()
                 self._resolve(self.waiters.open())
                 self._expire()
             except Exception as error:
                 LOG.warning("the database does not answer: %s", type(error).__name__)
+
+    def _adopt(self) -> None:
+        """Begin evaluations again that ended with their processes."""
+        alone = not self.database.shared
+        with self.database.reading() as connection:
+            if not any_running(connection):
+                return
+        adopted = self.writer.submit(
+            lambda connection: adopt_evaluations(connection, self.worker, alone=alone), alone=True
+        ).result()
+        for one in adopted:
+            self._begin(one)
 
     def _look(self) -> None:
         with self.database.reading() as connection:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,15 @@ from sqlalchemy.engine import Connection, Row
 
 from larc.errors import LarcError
 from larc.evaluation.bootstrap import bootstrap_intervals
-from larc.service.engine import Engine
 from larc.service.identifiers import new_id
 from larc.service.live import asked
 from larc.service.protocol import EvaluationBody, loss_of
-from larc.service.store.database import now
+from larc.service.store.database import Database, now
 from larc.service.store.log import label_of
 from larc.service.store.reading import history, stream_row
-from larc.service.store.schema import evaluation
+from larc.service.store.schema import evaluation, stream, worker
+from larc.service.templates import Models
+from larc.service.writer import Writer
 from larc.stream.session import Session
 from larc.stream.strategies import Strategy
 
@@ -29,53 +32,122 @@ STRATEGIES = (
     Strategy("sham", sham=True),
     Strategy("latest", retention="latest"),
 )
+#: How often an evaluation is begun that ends with its process: it may be what ends it.
+ATTEMPTS = 3
 _LEVEL = 0.95
+LOG = logging.getLogger("larc.service")
+
+
+@dataclass(frozen=True)
+class Running:
+    """An evaluation that somebody runs: of a stream's row, for the so-manieth time."""
+
+    id: str
+    stream: Row[Any]
+    wish: EvaluationBody
+    attempt: int = 1
+
+    def body(self, worker: str) -> str:
+        """Return what is kept of it while it runs, so that another worker can begin it again."""
+        about = {"wish": self.wish.model_dump(), "worker": worker, "attempt": self.attempt}
+        return json.dumps(about)
 
 
 def begin_evaluation(
-    engine: Engine, connection: Connection, name: str, wish: EvaluationBody
-) -> str:
-    """Write down that an evaluation runs, and start it; returns its id."""
+    connection: Connection, worker: str, name: str, wish: EvaluationBody
+) -> Running:
+    """Write down that a worker runs an evaluation; returns it, to be run once that is committed."""
     row = stream_row(connection, name)
-    number = new_id()
+    begun = Running(new_id(), row, wish)
     connection.execute(
         sa.insert(evaluation).values(
-            id=number, stream=row.id, status="running", body="{}", created_at=now(connection)
+            id=begun.id,
+            stream=row.id,
+            status="running",
+            body=begun.body(worker),
+            created_at=now(connection),
         )
     )
-    engine.run(_evaluate(engine, row, number, wish))
-    return number
+    return begun
 
 
-def _evaluate(
-    engine: Engine, row: Row[Any], number: str, wish: EvaluationBody
+def adopt_evaluations(connection: Connection, me: str, *, alone: bool) -> list[Running]:
+    """Take over evaluations whose worker has died; one that was cut off too often has failed.
+
+    Parameters
+    ----------
+    connection
+        A transaction that writes.
+    me
+        The worker that takes them over.
+    alone
+        Whether no other worker can be alive.
+    """
+    rows = connection.execute(
+        sa.select(evaluation.c.id, evaluation.c.stream, evaluation.c.body)
+        .where(evaluation.c.status == "running")
+        .order_by(evaluation.c.id)
+        .with_for_update()
+    ).all()
+    if not rows:
+        return []
+    current = sa.select(worker.c.id).where(worker.c.until >= now(connection))
+    alive = {me} if alone else set(connection.execute(current).scalars())
+    adopted = []
+    for row in rows:
+        about = json.loads(row.body)
+        if about.get("worker") in alive:
+            continue
+        if about.get("attempt", ATTEMPTS) >= ATTEMPTS:
+            reason = f"the service ended {ATTEMPTS} times while it ran."
+            keep_evaluation(connection, row.id, "failed", {"reason": reason})
+            continue
+        of_it = connection.execute(sa.select(stream).where(stream.c.id == row.stream)).one()
+        again = Running(row.id, of_it, EvaluationBody(**about["wish"]), about["attempt"] + 1)
+        connection.execute(
+            sa.update(evaluation).where(evaluation.c.id == row.id).values(body=again.body(me))
+        )
+        adopted.append(again)
+    return adopted
+
+
+def keep_evaluation(
+    connection: Connection, number: str, status: str, result: Mapping[str, Any]
+) -> None:
+    """Write down what came of an evaluation."""
+    connection.execute(
+        sa.update(evaluation)
+        .where(evaluation.c.id == number)
+        .values(status=status, body=json.dumps(result))
+    )
+
+
+def evaluate(
+    models: Models, database: Database, writer: Writer, begun: Running
 ) -> Generator[None, None, None]:
+    """Run an evaluation, and write down what came of it."""
     status = "done"
     try:
-        result = yield from replay(engine, row, wish)
+        result = yield from replay(models, database, begun.stream, begun.wish)
     except LarcError as error:
         status, result = "refused", {"reason": str(error)}
-
-    def keep(connection: Connection) -> None:
-        connection.execute(
-            sa.update(evaluation)
-            .where(evaluation.c.id == number)
-            .values(status=status, body=json.dumps(result))
-        )
-
-    engine.writer.submit(keep).result()
+    except Exception as error:
+        LOG.exception("an evaluation broke")
+        what = f"the service could not compute it ({type(error).__name__})."
+        status, result = "failed", {"reason": what}
+    writer.submit(lambda connection: keep_evaluation(connection, begun.id, status, result)).result()
 
 
 def replay(
-    engine: Engine, row: Row[Any], wish: EvaluationBody
+    models: Models, database: Database, row: Row[Any], wish: EvaluationBody
 ) -> Generator[None, None, dict[str, Any]]:
     """Replay questions and labels in the order of the log, and compare the strategies' losses."""
-    template, start = engine.models.checked(row.spec)
-    session = Session(engine.models.learner(start, template.rule), STRATEGIES, seed=wish.seed)
-    said: dict[str, dict[str, list[float]]] = {}
+    template, start = models.checked(row.spec)
+    session = Session(models.learner(start, template.rule), STRATEGIES, seed=wish.seed)
+    policies: dict[str, dict[str, list[float]]] = {}
     early: dict[str, Row[Any]] = {}
     losses: list[list[float]] = []
-    with engine.database.reading() as connection:
+    with database.reading() as connection:
         events = list(history(connection, row.id, 0, row.applied_seq))
     for event in events:
         if event.kind == "question" and event.status in ("awaited", "labelled"):
@@ -85,14 +157,16 @@ def replay(
                 body = json.loads(early.pop(event.key).body)
                 session.learn({event.key: label_of(body, one.question)})
                 continue
-            said[event.key] = {name: list(map(float, rows[0])) for name, rows in answers.items()}
+            policies[event.key] = {
+                name: list(map(float, rows[0])) for name, rows in answers.items()
+            }
         elif event.kind == "label" and event.status in ("applied", "scored"):
             if event.key not in session.pending:
                 if event.status == "applied":
                     early[event.key] = event
                 continue
             value = label_of(json.loads(event.body), session.pending[event.key].question)
-            answered = said.pop(event.key)
+            answered = policies.pop(event.key)
             losses.append([loss_of(answered[one.name], value) for one in STRATEGIES])
             session.learn({event.key: value})
         yield

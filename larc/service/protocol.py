@@ -342,10 +342,13 @@ class SnapshotsAnswer(BaseModel):
 
 
 class EvaluationAnswer(BaseModel):
-    """An evaluation: running, or with what came of it."""
+    """An evaluation: running, or with what came of it.
+
+    It begins again where the process ends while it runs; ``failed`` if that happens too often.
+    """
 
     id: str
-    status: Literal["running", "done", "refused"]
+    status: Literal["running", "done", "refused", "failed"]
     result: dict[str, Any]
 
 

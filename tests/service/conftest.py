@@ -17,6 +17,7 @@ from larc.service.server import ServerSettings, running
 from larc.service.templates import Models, Start
 
 ROOT = Path(__file__).parents[2]
+CRASHING = Path(__file__).with_name("crashing.py")
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +35,11 @@ def postgres():
 def database(request):
     """The address of an empty database of each kind; empty for SQLite in the data directory."""
     return "" if request.param == "sqlite" else request.getfixturevalue("postgres").new()
+
+
+def options(database):
+    """The options of `larc serve` for a database."""
+    return ("--database", database, "--lease", "1") if database else ()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 
 LARC_CRASH=POINT:N. The points are those of a request's life: after a command was taken in but not
 committed (`take`), after the intake was committed (`taken`), after a round was computed and before
-its commit (`played`), inside the commit (`commit`), and after it (`committed`).
+its commit (`played`), inside the commit (`commit`), after it (`committed`), and when an evaluation
+has replayed the log (`evaluated`).
 """
 
 import os
@@ -11,7 +12,7 @@ import sys
 from typing import Any
 
 from larc.cli import main
-from larc.service import engine, writer
+from larc.service import engine, evaluating, writer
 
 engines: Any = engine
 POINT, COUNT = os.environ.get("LARC_CRASH", "never:1").split(":")
@@ -39,6 +40,7 @@ def around(function, before="", after=""):
 engines.take = around(engines.take, after="take")
 engines.commit = around(engines.commit, after="commit")
 engines.play = around(engines.play, after="played")
+evaluating.summary = around(evaluating.summary, before="evaluated")
 writer.Writer._transaction = around(writer.Writer._transaction, after="taken")
 engines.Waiters.resolve = around(engines.Waiters.resolve, before="committed")
 

@@ -4,7 +4,6 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +18,9 @@ from larc.service.store.leases import claim
 from larc.service.store.log import Command
 from larc.service.store.results import Step, commit
 from larc.service.store.schema import event, stream
-from tests.service.conftest import until
+from tests.service.conftest import CRASHING, options, until
 
-CRASHING = Path(__file__).with_name("crashing.py")
 POINTS = ["take:2", "taken:3", "taken:6", "played:2", "played:4", "commit:3", "committed:4"]
-
-
-def options(database):
-    return ("--database", database, "--lease", "1") if database else ()
 
 
 def traffic(address, token, stream, count, failures):

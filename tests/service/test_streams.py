@@ -1,11 +1,13 @@
 """Modes, snapshots, rollback, corrections, expiry, evaluations and logs that grow."""
 
 import json
+import signal
 
 import pytest
 
 from larc.service import Client, ServiceError
-from tests.service.conftest import until
+from larc.service.evaluating import ATTEMPTS
+from tests.service.conftest import CRASHING, options, until
 
 
 def learned(server, stream, count, label=0, first=0):
@@ -137,6 +139,70 @@ def test_evaluations(server):
     kept = server.status("s")["losses"]["keep"]
     # The replay is the stream again: what was kept lost the same.
     assert abs(result["losses"]["kept"] - kept["sum"] / kept["count"]) < 1e-5
+
+
+def begun(server, stream):
+    reply = server.http.post(f"/v1/streams/{stream}/evaluations", json={"draws": 100})
+    assert reply.status_code == 202
+    return f"/v1/streams/{stream}/evaluations/{reply.json()['id']}"
+
+
+def ended(server, path):
+    return until(lambda: (e := server.http.get(path).json())["status"] != "running" and e)
+
+
+def test_an_evaluation_that_was_cut_off_begins_again(processes, database):
+    process = processes("data", *options(database), script=CRASHING)
+    process.environment["LARC_CRASH"] = "evaluated:1"
+    server = process.start()
+    server.make("s", template="plain")
+    learned(server, "s", 3)
+    path = begun(server, "s")
+    assert process.ended() == -signal.SIGKILL
+    process.environment["LARC_CRASH"] = "never:1"
+    done = ended(process.start(), path)
+    assert (done["status"], done["result"]["labels"]) == ("done", 3)
+
+
+def test_an_evaluation_that_ends_every_process_is_given_up(processes):
+    process = processes("data", script=CRASHING)
+    process.environment["LARC_CRASH"] = "evaluated:1"
+    server = process.start()
+    server.make("s", template="plain")
+    learned(server, "s", 1)
+    path = begun(server, "s")
+    assert process.ended() == -signal.SIGKILL
+    for _ in range(ATTEMPTS - 1):
+        process.start()
+        assert process.ended() == -signal.SIGKILL
+    failed = ended(process.start(), path)
+    assert (failed["status"], "3 times" in failed["result"]["reason"]) == ("failed", True)
+
+
+def test_another_process_takes_an_evaluation_over(processes, postgres):
+    shared = options(postgres.new())
+    first, second = processes("one", *shared, script=CRASHING), processes("two", *shared)
+    first.environment["LARC_CRASH"] = "evaluated:1"
+    one = first.start()
+    second.token_file.write_text(first.token_file.read_text())
+    two = second.start()
+    two.make("s", template="plain")
+    learned(two, "s", 2)
+    path = begun(one, "s")
+    assert first.ended() == -signal.SIGKILL
+    assert ended(two, path)["status"] == "done"
+
+
+def test_an_evaluation_that_breaks_has_failed(start, monkeypatch):
+    from larc.service import evaluating
+
+    monkeypatch.setattr(evaluating, "summary", lambda losses, wish: losses[0]["missing"])
+    server = start()
+    server.make("s", template="plain")
+    learned(server, "s", 1)
+    failed = ended(server, begun(server, "s"))
+    assert failed["status"] == "failed"
+    assert "TypeError" in failed["result"]["reason"]
 
 
 def test_the_log_as_it_grows(server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Annotated, Any
 
@@ -10,7 +11,6 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.engine import Connection
 
-from larc.service.evaluating import begin_evaluation
 from larc.service.http.context import Context, Here, Who, described, refusals
 from larc.service.http.questions import Key, StreamName, Wait, report
 from larc.service.identifiers import new_id
@@ -276,7 +276,7 @@ async def post_evaluation(
     """Replay the log from the beginning with states kept, reset and sham; ask for it by its id."""
     who.check("read", stream)
     wish = body or EvaluationBody()
-    name = await here.write(lambda c: begin_evaluation(here.engine, c, stream, wish))
+    name = await asyncio.wrap_future(here.engine.evaluate(stream, wish))
     return JSONResponse({"id": name, "status": "running", "result": {}}, 202)
 
 

@@ -202,4 +202,11 @@ def evaluation_row(connection: Connection, number: int, name: str) -> dict[str, 
     ).one_or_none()
     if row is None:
         raise Problem("not-found", f"there is no evaluation {name!r}.")
-    return {"id": row.id, "status": row.status, "result": json.loads(row.body)}
+    result = {} if row.status == "running" else json.loads(row.body)
+    return {"id": row.id, "status": row.status, "result": result}
+
+
+def any_running(connection: Connection) -> bool:
+    """Whether an evaluation runs, or ended with its process."""
+    query = sa.select(evaluation.c.id).where(evaluation.c.status == "running").limit(1)
+    return connection.execute(query).first() is not None
