@@ -21,6 +21,7 @@ CODES: dict[str, tuple[int, str]] = {
     "expired": (410, "The question has expired"),
     "dropped": (410, "The question was dropped"),
     "too-large": (413, "The body is too large"),
+    "long-headers": (431, "The headers are too long"),
     "invalid": (422, "The request was refused"),
     "refused": (422, "The model refused this"),
     "too-many": (429, "Too many requests"),

@@ -24,6 +24,7 @@ from larc.io.locks import locked
 from larc.service.auth import SCOPES, new_token
 from larc.service.engine import Engine, EngineSettings
 from larc.service.http.app import make_app
+from larc.service.http.connections import limited
 from larc.service.http.context import HttpSettings
 from larc.service.store.admin import keep_token, list_tokens
 from larc.service.store.database import Database, open_database
@@ -45,7 +46,7 @@ class ServerSettings:
     token_file
         Where the first administrator's token is written; otherwise it is printed.
     connections
-        The most connections at a time.
+        The most connections at a time; a request on one more is refused with 503.
     """
 
     data: Path
@@ -77,6 +78,7 @@ def serving(settings: ServerSettings, models: Models) -> Iterator[tuple[_Server,
             app,
             log_config=None,
             access_log=False,
+            http=limited(settings.http.header_s),
             limit_concurrency=settings.connections,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=8,

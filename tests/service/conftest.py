@@ -87,13 +87,16 @@ def start(tmp_path, models):
     """Starts servers in this process, each with its own threads and connections."""
     with ExitStack() as stack:
 
-        def starting(database="", data="data", http=None, engine=None, models=models):
+        def starting(
+            database="", data="data", http=None, engine=None, models=models, connections=2000
+        ):
             file = tmp_path / f"{data}-token"
             settings = ServerSettings(
                 tmp_path / data,
                 database,
                 port=0,
                 token_file=file,
+                connections=connections,
                 http=http or HttpSettings(),
                 engine=engine or EngineSettings(),
             )

@@ -2,7 +2,8 @@
 
 import json
 import socket
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -92,6 +93,64 @@ def test_a_body_that_never_comes_is_given_up(start):
         head = "POST /v1/streams/s/questions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
         slow.sendall(f"{head}Authorization: Bearer {server.token}\r\n\r\n{{".encode())
         assert b" 408 " in slow.recv(1000)
+
+
+def connected(server):
+    host, port = server.address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def received(connection):
+    """Everything until the other end closes the connection."""
+    parts = []
+    while part := connection.recv(4096):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_a_head_that_never_ends_is_given_up(start):
+    server = start(http=HttpSettings(header_s=0.5))
+    with connected(server) as idle:  # not even begun
+        assert b" 408 " in received(idle)
+    with connected(server) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\n")
+        sent = 0
+        with suppress(OSError):  # it is closed: a header now and then prolongs nothing
+            while sent < 200:
+                slow.sendall(b"x: y\r\n")
+                sent += 1
+                time.sleep(0.05)
+        assert sent < 200
+    kept = server.http.get("/healthz")
+    time.sleep(1.0)  # a connection that was used may rest for longer
+    stream = kept.extensions["network_stream"]
+    assert server.http.get("/healthz").extensions["network_stream"] is stream
+    with connected(server) as second:  # the second request of a connection has no longer
+        second.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n")
+        replies = received(second)
+        assert (replies.count(b" 200 "), replies.count(b" 408 ")) == (1, 1)
+
+
+def test_headers_are_limited(sqlite_server):
+    with connected(sqlite_server) as long:
+        long.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        with suppress(OSError):
+            for number in range(20_000):
+                long.sendall(f"x{number}: {'y' * 1000}\r\n".encode())
+        with suppress(ConnectionResetError):
+            assert b" 431 " in received(long)
+        assert number < 19_999
+    assert sqlite_server.http.get("/healthz").status_code == 200
+
+
+def test_connections_are_limited(start):
+    server = start(connections=4)
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(connected(server))
+        with httpx.Client(base_url=server.address) as one_more:
+            until(lambda: one_more.get("/healthz").status_code == 503)
+    until(lambda: server.http.get("/healthz").status_code == 200)
 
 
 def test_rates_are_limited(start):

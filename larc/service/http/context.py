@@ -35,14 +35,15 @@ class HttpSettings:
         The most requests a second of one token; 0 for no limit.
     listeners
         The most event streams that one token may have open.
-    body_s
-        How long the body of a request may take to arrive.
+    body_s, header_s
+        How long the body of a request and what is before it may take to arrive.
     """
 
     wait_s: float = 60.0
     rate: float = 0.0
     listeners: int = 16
     body_s: float = 30.0
+    header_s: float = 10.0
 
 
 @dataclass
