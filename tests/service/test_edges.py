@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -87,6 +88,51 @@ def test_events_are_sent_in_order_past_an_early_label(start, monkeypatch):
 
     asyncio.run(both())
     assert seen == [1, 2]
+
+
+@pytest.fixture
+def two(start, postgres):
+    """Two servers on one database, and a client's token that both know."""
+    database = postgres.new()
+    first, second = start(database, "one"), start(database, "two")
+    until(lambda: all(one.http.get("/readyz").json()["shards"] == 32 for one in (first, second)))
+    return first, second
+
+
+def test_a_refusal_is_the_same_from_every_process(two):
+    """Each stream is one server's to compute; the other learns what came of it by the database."""
+    first, _ = two
+    spec = {"given": ["mine"], "experts": []}
+    assert first.http.put("/v1/templates/given", json=spec).status_code == 201
+    for number in range(4):
+        first.make(f"s{number}", template="given")
+        for server in two:
+            refused = server.http.post(
+                f"/v1/streams/s{number}/rollback", json={"version": 999}, params={"wait": "applied"}
+            )
+            assert (refused.status_code, refused.json()["code"]) == (404, "not-found")
+            refused = server.ask(f"s{number}", "q")
+            assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+            assert "mine" in refused.json()["detail"]
+
+
+def test_two_processes_make_one_stream_at_once(two, monkeypatch):
+    """Both have looked and seen none when the first one makes it."""
+    from larc.service.store import admin
+
+    original, seen = admin.note, []
+
+    def slow(connection, who, action, target, **detail):
+        seen.append(target)
+        time.sleep(0.3)  # the row is inserted, and not committed
+        original(connection, who, action, target, **detail)
+
+    monkeypatch.setattr(admin, "note", slow)
+    with ThreadPoolExecutor(2) as pool:
+        replies = [job.result() for job in [pool.submit(one.make, "s") for one in two]]
+    assert sorted(one.status_code for one in replies) == [200, 201]
+    assert seen == ["s"]
+    assert two[0].status("s") == two[1].status("s")
 
 
 def test_a_default_label_that_fits_no_candidate_expires_the_question(server):

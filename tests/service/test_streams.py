@@ -141,6 +141,20 @@ def test_evaluations(server):
     assert abs(result["losses"]["kept"] - kept["sum"] / kept["count"]) < 1e-5
 
 
+def test_an_evaluation_learns_early_labels_too(server):
+    """A label that came before its question is in the state that answers what comes after."""
+    server.make("s", template="plain")
+    for number in range(3):
+        server.label("s", f"e{number}", 1)
+        assert server.ask("s", f"e{number}").json()["scored"] is False
+    learned(server, "s", 3)
+    kept = server.status("s")["losses"]["keep"]
+    result = ended(server, begun(server, "s"))["result"]
+    assert result["labels"] == kept["count"] == 3
+    assert result["losses"]["kept"] == pytest.approx(kept["sum"] / 3, abs=1e-5)
+    assert result["losses"]["kept"] > result["losses"]["reset"] + 1e-4  # they said otherwise
+
+
 def begun(server, stream):
     reply = server.http.post(f"/v1/streams/{stream}/evaluations", json={"draws": 100})
     assert reply.status_code == 202
