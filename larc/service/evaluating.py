@@ -16,6 +16,7 @@ from larc.errors import LarcError
 from larc.evaluation.bootstrap import bootstrap_intervals
 from larc.service.identifiers import new_id
 from larc.service.live import asked
+from larc.service.problems import Problem
 from larc.service.protocol import EvaluationBody, loss_of
 from larc.service.store.database import Database, now
 from larc.service.store.log import label_of
@@ -32,6 +33,8 @@ STRATEGIES = (
     Strategy("sham", sham=True),
     Strategy("latest", retention="latest"),
 )
+#: The most evaluations of one stream at a time.
+MOST = 4
 #: How often an evaluation is begun that ends with its process: it may be what ends it.
 ATTEMPTS = 3
 _LEVEL = 0.95
@@ -58,6 +61,11 @@ def begin_evaluation(
 ) -> Running:
     """Write down that a worker runs an evaluation; returns it, to be run once that is committed."""
     row = stream_row(connection, name)
+    of_it = sa.select(sa.func.count()).where(
+        evaluation.c.stream == row.id, evaluation.c.status == "running"
+    )
+    if connection.execute(of_it).scalar_one() >= MOST:
+        raise Problem("too-many", f"{MOST} evaluations of the stream run.", retry_after=5.0)
     begun = Running(new_id(), row, wish)
     connection.execute(
         sa.insert(evaluation).values(

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from larc.service import Client, ServiceError
-from larc.service.evaluating import ATTEMPTS
+from larc.service.evaluating import ATTEMPTS, MOST
 from tests.service.conftest import CRASHING, options, until
 
 
@@ -205,6 +205,17 @@ def test_another_process_takes_an_evaluation_over(processes, postgres):
     path = begun(one, "s")
     assert first.ended() == -signal.SIGKILL
     assert ended(two, path)["status"] == "done"
+
+
+def test_evaluations_of_a_stream_are_limited(server, monkeypatch):
+    from larc.service.engine import Engine
+
+    monkeypatch.setattr(Engine, "_begin", lambda self, evaluation: None)  # they take long
+    server.make("s")
+    for _ in range(MOST):
+        begun(server, "s")
+    refused = server.http.post("/v1/streams/s/evaluations", json={})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too-many")
 
 
 def test_an_evaluation_that_breaks_has_failed(start, monkeypatch):
