@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from larc.errors import LarcError
@@ -10,6 +11,7 @@ from larc.service.live import Asked, Live
 from larc.stream.controller import Answer
 from larc.stream.plans import compute
 from larc.stream.question import LabelValue
+from larc.substrate.frozen import rows_together
 
 Answers = list[Answer | LarcError]
 
@@ -24,7 +26,7 @@ def ask_all(asks: Sequence[tuple[Live, Sequence[Asked]]]) -> list[Answers]:
                 plans.append(live.controller.plan([one.question], said, [one.context]))
             except LarcError as refusal:
                 plans.append(refusal)
-    done = iter(_committed(plans))
+    done = iter(_committed(plans, solo=any(live.template.solo for live, _ in asks)))
     return [[next(done) for _ in questions] for _, questions in asks]
 
 
@@ -36,13 +38,15 @@ def learn_all(labels: Sequence[tuple[Live, Mapping[str, LabelValue]]]) -> list[L
             plans.append(live.controller.plan_learning(values))
         except LarcError as refusal:
             plans.append(refusal)
-    return [one if isinstance(one, LarcError) else None for one in _committed(plans)]
+    done = _committed(plans, solo=any(live.template.solo for live, _ in labels))
+    return [one if isinstance(one, LarcError) else None for one in done]
 
 
-def _committed(plans: Sequence[Any]) -> list[Any]:
+def _committed(plans: Sequence[Any], *, solo: bool) -> list[Any]:
     """Compute plans together and commit each; what is refused stands in its place.
 
-    Plans of one slow state share batches: any of their learners computes them all.
+    Plans of one slow state share batches: any of their learners computes them all. Those of a
+    ``solo`` stream use nothing that was computed together with others.
     """
     groups: dict[str, list[int]] = {}
     for number, plan in enumerate(plans):
@@ -52,7 +56,8 @@ def _committed(plans: Sequence[Any]) -> list[Any]:
     done = list(plans)
     for numbers in groups.values():
         chosen = [plans[number] for number in numbers]
-        results = compute(chosen[0].controller.session.learner, chosen)
+        with nullcontext() if solo else rows_together():
+            results = compute(chosen[0].controller.session.learner, chosen)
         for number, plan, result in zip(numbers, chosen, results, strict=True):
             try:
                 committed = plan.controller.commit(plan, result)

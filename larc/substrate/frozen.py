@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,33 @@ from larc.substrate.rows import Row, attention_inputs, token_batch
 from larc.substrate.shown import showing_none
 from larc.substrate.soundness import check_sound
 from larc.substrate.text import Encoder, Texts
+
+_TOGETHER: ContextVar[bool] = ContextVar("larc_rows_together", default=False)
+
+
+@contextmanager
+def rows_together() -> Iterator[None]:
+    """Compute rows below a boundary in shared batches, in this thread, while the block lasts.
+
+    Faster for many new prompts; the last bits then depend on which rows were new together. What is
+    computed so is kept apart from rows that were computed alone, and never used outside.
+
+    Examples
+    --------
+    >>> import larc
+    >>> substrate = larc.load_substrate("tiny")
+    >>> slow = larc.SlowState.initial(substrate, seed=1, boundary=2)
+    >>> learner = larc.Learner(substrate, slow)
+    >>> with rows_together():
+    ...     reads = learner.read_many([(learner.begin(), f"{n}: ", ["a", "b"]) for n in range(8)])
+    >>> substrate.ledger.total("below").calls
+    1
+    """
+    token = _TOGETHER.set(True)
+    try:
+        yield
+    finally:
+        _TOGETHER.reset(token)
 
 
 class Substrate:
@@ -97,7 +125,8 @@ class Substrate:
         #: Tokenised questions, for the scorer to keep; they go with the substrate.
         self.questions: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.RLock()
-        self._below_cache: OrderedDict[tuple[int, Row], Tensor] = OrderedDict()
+        #: By boundary, row, and whether it was computed together with others.
+        self._below_cache: OrderedDict[tuple[int, Row, bool], Tensor] = OrderedDict()
         self._below_held = 0
         self._above: dict[tuple[int, bool], Callable[..., Tensor]] = {}
         self._below: dict[int, Callable[..., Tensor]] = {}
@@ -182,7 +211,8 @@ class Substrate:
         """Return what enters the boundary, ``[rows, tokens, d]``, padded on the right.
 
         Nothing below the boundary depends on a learned state. Above the input, each row is computed
-        alone and unpadded, so that what is reused never depends on the batch it was first met in.
+        alone and unpadded, so that what is reused never depends on the batch it was first met in;
+        but for `rows_together`.
         """
         self.check_boundary(boundary)
         # Never as inference tensors: a later gradient may need what is kept here.
@@ -191,21 +221,39 @@ class Substrate:
                 tokens = token_batch(rows, self.padding_token).to(self.device)
                 embedded: Tensor = self.model.get_input_embeddings()(tokens)
                 return embedded
-            return torch.nn.utils.rnn.pad_sequence(
-                [self._activations_of(row, boundary) for row in rows], batch_first=True
-            )
+            unique = list(dict.fromkeys(rows))
+            known = {row: self._known(row, boundary) for row in unique}
+            new = [row for row in unique if known[row] is None]
+            shared = _TOGETHER.get() and len(new) > 1
+            for batch in [new] if shared else [[row] for row in new]:
+                known |= zip(batch, self._computed(batch, boundary), strict=True)
+            hidden = [known[row] for row in rows]
+            return torch.nn.utils.rnn.pad_sequence(hidden, batch_first=True)  # type: ignore[arg-type]
 
-    def _activations_of(self, row: Row, boundary: int) -> Tensor:
-        key = (boundary, row)
-        cached = self._below_cache.get(key)
-        if cached is not None:
-            self._below_cache.move_to_end(key)
-            return cached
-        size = len(row.tokens)
-        inputs = attention_inputs([row], size, self.dtype, self.device)
-        tokens = token_batch([row], self.padding_token).to(self.device)
-        hidden = self._below[boundary](input_ids=tokens, **inputs)[0].clone()
-        self.ledger.add("below", size, size)
+    def _known(self, row: Row, boundary: int) -> Tensor | None:
+        """Return what enters the boundary, if it is kept."""
+        for together in (False, True) if _TOGETHER.get() else (False,):
+            key = (boundary, row, together)
+            cached = self._below_cache.get(key)
+            if cached is not None:
+                self._below_cache.move_to_end(key)
+                return cached
+        return None
+
+    def _computed(self, rows: Sequence[Row], boundary: int) -> list[Tensor]:
+        """Compute what enters the boundary for one row, or for several together, and keep it."""
+        size = max(len(row.tokens) for row in rows)
+        inputs = attention_inputs(rows, size, self.dtype, self.device)
+        tokens = token_batch(rows, self.padding_token).to(self.device)
+        batch = self._below[boundary](input_ids=tokens, **inputs)
+        self.ledger.add("below", len(rows) * size, sum(len(row.tokens) for row in rows))
+        computed = []
+        for row, hidden in zip(rows, batch, strict=True):
+            computed.append(hidden[: len(row.tokens)].clone())
+            self._keep((boundary, row, len(rows) > 1), computed[-1])
+        return computed
+
+    def _keep(self, key: tuple[int, Row, bool], hidden: Tensor) -> None:
         nbytes = hidden.numel() * hidden.element_size()
         if nbytes <= self.cache_bytes:
             self._below_cache[key] = hidden
@@ -213,7 +261,6 @@ class Substrate:
         while self._below_held > self.cache_bytes:
             _, dropped = self._below_cache.popitem(last=False)
             self._below_held -= dropped.numel() * dropped.element_size()
-        return hidden
 
     def logits(
         self,

@@ -1,9 +1,12 @@
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 import larc
 from larc.scoring import ask, energies
-from larc.substrate.frozen import Substrate
+from larc.stream.plans import BATCH_ROUNDING
+from larc.substrate.frozen import Substrate, rows_together
 from larc.substrate.tiny import byte_tokenizer, random_llama
 from tests.questions import random_factors
 
@@ -52,6 +55,44 @@ def test_what_was_used_last_is_dropped_last():
         episode.read(f"question {number}? ", ["yes", "no"])
         computed.append(substrate.ledger.total("below").calls - before)
     assert computed == [1, 1, 0, 1, 0, 1]
+
+
+def test_rows_that_are_new_together_are_one_forward_within_rounding():
+    alone, shared = larc.load_substrate("tiny"), larc.load_substrate("tiny")
+    reads = []
+    for substrate in (alone, shared):
+        learner = larc.Learner(substrate, larc.SlowState.initial(substrate, seed=1, boundary=2))
+        requests = [
+            (learner.begin(number % 2), "long " * number + ": ", ["yes", "no"])
+            for number in range(8)
+            for _ in range(2)
+        ]
+        with rows_together() if substrate is shared else nullcontext():
+            reads.append(torch.stack(learner.read_many(requests)))
+    assert alone.ledger.total("below").calls == 8
+    assert shared.ledger.total("below").calls == 1
+    torch.testing.assert_close(reads[1], reads[0], atol=BATCH_ROUNDING, rtol=0)
+
+
+def test_rows_computed_together_are_used_nowhere_else():
+    """Whoever computes rows alone gets the same bits, whatever was computed together before."""
+    fresh, used = larc.load_substrate("tiny"), larc.load_substrate("tiny")
+    texts = [f"{'long ' * number}: " for number in range(6)]
+
+    def read(substrate):
+        slow = larc.SlowState.initial(substrate, seed=1, boundary=2)
+        episode = larc.Learner(substrate, slow).begin(1)
+        return [episode.read(text, ["yes", "no"]) for text in texts]
+
+    with rows_together():
+        learner = larc.Learner(used, larc.SlowState.initial(used, seed=1, boundary=2))
+        learner.read_many([(learner.begin(1), text, ["yes", "no"]) for text in texts])
+        assert used.ledger.total("below").calls == 1
+        read(used)
+        assert used.ledger.total("below").calls == 1  # kept for others in shared batches
+    for one, other in zip(read(used), read(fresh), strict=True):
+        assert torch.equal(one, other)
+    assert used.ledger.total("below").calls == 7
 
 
 def test_a_row_too_large_for_the_cache_is_still_read():
