@@ -15,19 +15,19 @@ def binaries():
     on_path = shutil.which("initdb")
     if on_path:
         return Path(on_path).parent
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return found[-1].parent if found else None
+    here = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return here[-1].parent if here else None
 
 
 class Postgres:
     """A running cluster."""
 
     def __init__(self):
-        self.place = Path(tempfile.mkdtemp(prefix="larc-postgres-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="larc-postgres-"))
         # The server refuses to be root; root starts it as the user that the package made.
         self.user = USER if os.geteuid() == 0 else None
         if self.user:
-            shutil.chown(self.place, self.user, self.user)
+            shutil.chown(self.directory, self.user, self.user)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -37,7 +37,7 @@ class Postgres:
 
     @property
     def data(self):
-        return str(self.place / "data")
+        return str(self.directory / "data")
 
     def run(self, program, *arguments):
         command = [str(binaries() / program), *arguments]
@@ -45,13 +45,13 @@ class Postgres:
             command,
             check=True,
             user=self.user,
-            cwd=self.place,
+            cwd=self.directory,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
 
     def start(self):
-        options = f"-p {self.port} -h 127.0.0.1 -k {self.place} -c max_connections=200"
+        options = f"-p {self.port} -h 127.0.0.1 -k {self.directory} -c max_connections=200"
         self.run("pg_ctl", "-D", self.data, "-o", options, "-w", "-l", f"{self.data}/log", "start")
 
     def stop(self, how="fast"):
@@ -72,4 +72,4 @@ class Postgres:
 
     def close(self):
         self.stop("immediate")
-        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -88,8 +88,8 @@ class Traffic:
 
 def make_streams(server: Running, names: Sequence[str], template: str = "default") -> None:
     """Make streams."""
-    made = [[Request(f"/v1/streams/{name}", {"template": template}, "PUT")] for name in names]
-    send(server.address, server.token, made, 8)
+    chains = [[Request(f"/v1/streams/{name}", {"template": template}, "PUT")] for name in names]
+    send(server.address, server.token, chains, 8)
 
 
 def state_options(directory: Path, substrate: str, boundary: int) -> tuple[SlowState, list[str]]:
@@ -132,8 +132,8 @@ def concurrency(
             learner.read_many(
                 [
                     (state, text, CANDIDATES)
-                    for own, text in zip(states, _texts(traffic, sizes.streams), strict=True)
-                    for state in (own, learner.begin())
+                    for kept, text in zip(states, _texts(traffic, sizes.streams), strict=True)
+                    for state in (kept, learner.begin())
                 ]
             )
             model = time.perf_counter() - began

@@ -21,9 +21,9 @@ def ask_all(asks: Sequence[tuple[Live, Sequence[Asked]]]) -> list[Answers]:
     plans: list[Any] = []
     for live, questions in asks:
         for one in questions:
-            said = {name: [policy] for name, policy in one.experts.items()}
+            given = {name: [policy] for name, policy in one.experts.items()}
             try:
-                plans.append(live.controller.plan([one.question], said, [one.context]))
+                plans.append(live.controller.plan([one.question], given, [one.context]))
             except LarcError as refusal:
                 plans.append(refusal)
     done = iter(_committed(plans, solo=any(live.template.solo for live, _ in asks)))

@@ -164,13 +164,13 @@ def score(here: View, tokens: Sequence[int], top: int) -> Generator[None, None, 
         logs = here.learner.substrate.model(input_ids=ids).logits[0].double().log_softmax(-1)
     yield
     scored = [Token(tokens[0], None)]
-    for place, token in enumerate(tokens[1:]):
-        scored.append(Token(token, float(logs[place, token]), _top(logs[place], top)))
+    for before, token in enumerate(tokens[1:]):
+        scored.append(Token(token, float(logs[before, token]), _top(logs[before], top)))
     return scored
 
 
 def _top(logs: Tensor, count: int) -> tuple[tuple[int, float], ...]:
     if not count:
         return ()
-    values, places = logs.topk(count)
-    return tuple(zip(places.tolist(), values.tolist(), strict=True))
+    values, indices = logs.topk(count)
+    return tuple(zip(indices.tolist(), values.tolist(), strict=True))

@@ -81,20 +81,20 @@ class Live:
         self.summary["weights"] = dict(weights)
         self.summary["bound"] = self.controller.bound().total
 
-    def answer(self, event: Row[Any], made: Answer, *, scored: bool) -> dict[str, Any]:
+    def answer(self, event: Row[Any], given: Answer, *, scored: bool) -> dict[str, Any]:
         """Return the answer to a question, as it is kept and sent."""
-        mixture = [float(p) for p in made.forecast.probabilities]
-        said = {name: [float(p) for p in policy] for name, policy in made.said.items()}
+        mixture = [float(p) for p in given.forecast.probabilities]
+        policies = {name: [float(p) for p in policy] for name, policy in given.said.items()}
         shown = mixture
         if self.mode == "observe":
-            shown = said.get(self.shown_in_observe, [1 / len(mixture)] * len(mixture))
+            shown = policies.get(self.shown_in_observe, [1 / len(mixture)] * len(mixture))
         return {
             "id": event.key,
             "seq": event.seq,
             "probabilities": shown,
             "state_version": self.version,
-            "weights": {name: float(part) for name, part in made.forecast.weights.items()},
-            "said": said,
+            "weights": {name: float(part) for name, part in given.forecast.weights.items()},
+            "said": policies,
             "mixture": mixture,
             "mode": self.mode,
             "scored": scored,

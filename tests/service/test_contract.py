@@ -7,9 +7,9 @@ from tests.service.conftest import until
 
 
 def test_a_stream_is_made_once(server):
-    made = server.make("tickets")
-    assert made.status_code == 201
-    assert made.json()["asked"] == made.json()["labelled"] == made.json()["awaited"] == 0
+    first = server.make("tickets")
+    assert first.status_code == 201
+    assert first.json()["asked"] == first.json()["labelled"] == first.json()["awaited"] == 0
     assert server.make("tickets").status_code == 200
     other = server.make("tickets", template="solo")
     assert other.status_code == 409

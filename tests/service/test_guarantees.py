@@ -51,11 +51,11 @@ def check_log(server, stream, answers, count):
     assert len(labels) == len(set(labels)) == status["labelled"]
     assert all(one["status"] == "applied" for one in events if one["kind"] == "label")
     given = {one["key"]: one["answer"] for one in events if one["kind"] == "question"}
-    for name, said in answers.items():
+    for name, policy in answers.items():
         if name.startswith("label "):
             assert name.removeprefix("label ") in labels  # G1
         else:
-            assert given[name]["probabilities"] == said  # G3
+            assert given[name]["probabilities"] == policy  # G3
     versions = [one["answer"]["state_version"] for one in events if one["kind"] == "question"]
     assert versions == sorted(versions)  # G4: an answer knows all that came before it
     before = 0
@@ -80,8 +80,8 @@ def test_killed_at_each_point_nothing_is_lost_or_doubled(processes, database, po
     process.environment["LARC_CRASH"] = "never:1"
     server = process.start()
     again = traffic(server.address, server.token, "s", 6, [])
-    for name, said in answers.items():
-        assert again[name] == said  # G3, over a kill
+    for name, policy in answers.items():
+        assert again[name] == policy  # G3, over a kill
     check_log(server, "s", again, 6)
 
 
@@ -89,7 +89,7 @@ def test_random_kills_under_load(processes, database):
     process = processes("data", *options(database))
     stream_names = [f"s{number}" for number in range(4)]
     server = process.start()
-    place = {"address": server.address}
+    current = {"address": server.address}
     answers = {name: {} for name in stream_names}
     generator = np.random.default_rng(1)
     stop = threading.Event()
@@ -98,11 +98,11 @@ def test_random_kills_under_load(processes, database):
         number = 0
         while not stop.is_set():
             try:
-                with Client(place["address"], server.token, attempts=1, timeout=10) as client:
+                with Client(current["address"], server.token, attempts=1, timeout=10) as client:
                     client.stream(name)
-                    said = client.ask(name, f"Item {number}: ", ["up", "down"], id=f"q{number}")
-                    old = answers[name].setdefault(f"q{number}", said.probabilities)
-                    assert old == said.probabilities
+                    answer = client.ask(name, f"Item {number}: ", ["up", "down"], id=f"q{number}")
+                    old = answers[name].setdefault(f"q{number}", answer.probabilities)
+                    assert old == answer.probabilities
                     client.label(name, f"q{number}", number % 2)
                     answers[name][f"label q{number}"] = True
                 number += 1
@@ -115,7 +115,7 @@ def test_random_kills_under_load(processes, database):
             time.sleep(generator.uniform(0.3, 1.5))
             process.kill()
             server = process.start()
-            place["address"] = server.address
+            current["address"] = server.address
         # Every stream goes on after the last kill.
         reached = {name: len(answers[name]) for name in stream_names}
         until(lambda: all(len(answers[n]) > reached[n] + 2 for n in stream_names))
@@ -211,10 +211,10 @@ def test_two_processes_share_the_streams(processes, postgres):
         ]
         answers = [job.result() for job in jobs]
     second.kill()
-    for name, said in zip(names, answers, strict=True):
+    for name, known in zip(names, answers, strict=True):
         more = traffic(one.address, one.token, name, 7, failures := [])
         assert not failures
-        check_log(one, name, said | more, 7)
+        check_log(one, name, known | more, 7)
 
 
 # G2, G6, G7 --------------------------------------------------------------------------------------

@@ -100,8 +100,8 @@ class Context:
 
 def context(request: Request) -> Context:
     """Return the server a request came to."""
-    found: Context = request.app.state.context
-    return found
+    here: Context = request.app.state.context
+    return here
 
 
 async def principal(

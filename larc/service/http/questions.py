@@ -138,14 +138,14 @@ async def report(
 ) -> tuple[int, dict[str, Any]]:
     """Put something that is reported into the log; returns the status and what became of it."""
     taken = await here.take(command)
-    said = {"seq": taken.seq, "status": taken.status, "duplicate": not taken.new}
+    reply = {"seq": taken.seq, "status": taken.status, "duplicate": not taken.new}
     if wait and taken.status not in ("early", "applied", "scored"):
         outcome = await here.outcome(taken)
         version = (outcome.answer or {}).get("state_version")
-        return 200, {**said, "status": outcome.status, "state_version": version}
+        return 200, {**reply, "status": outcome.status, "state_version": version}
     if taken.status in ("applied", "scored"):
-        return 200, said
-    return (202 if taken.new else 200), said
+        return 200, reply
+    return (202 if taken.new else 200), reply
 
 
 @router.post(
@@ -226,8 +226,8 @@ async def post_correction(
     The same correction again is the same one; with an Idempotency-Key it may come a second time.
     """
     who.check("label", stream)
-    said = {"question": question, **body.event()}
-    name = key or f"{hash_json(said)[:32]}"
-    command = Command(stream, "correction", name, said, who.id, body.occurred_at)
+    content = {"question": question, **body.event()}
+    name = key or f"{hash_json(content)[:32]}"
+    command = Command(stream, "correction", name, content, who.id, body.occurred_at)
     status, reply = await report(here, who, command, wait=wait is not None)
     return JSONResponse(reply, status)

@@ -191,8 +191,8 @@ async def post_snapshot(
 ) -> Response:
     """Keep the state as it is after every event before this one. A version is kept once."""
     who.check("admin", stream)
-    said = (body or SnapshotBody()).model_dump()
-    taken = await here.take(Command(stream, "snapshot", key or new_id(), said, who.id))
+    wish = (body or SnapshotBody()).model_dump()
+    taken = await here.take(Command(stream, "snapshot", key or new_id(), wish, who.id))
     await here.outcome(taken)
 
     def find(connection: Connection) -> Any:

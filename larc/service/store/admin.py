@@ -63,14 +63,14 @@ def make_stream(
     who: str,
 ) -> tuple[Row[Any], bool]:
     """Make a stream, or return the one there is; refuse another template under its name."""
-    found = connection.execute(sa.select(stream).where(stream.c.name == name)).one_or_none()
-    if found is not None:
-        if found.template != chosen:
+    known = connection.execute(sa.select(stream).where(stream.c.name == name)).one_or_none()
+    if known is not None:
+        if known.template != chosen:
             raise Problem(
                 "other-template",
-                f"stream {name!r} was made from the template {found.template!r}; a template stays.",
+                f"stream {name!r} was made from the template {known.template!r}; a template stays.",
             )
-        return found, False
+        return known, False
     label = None if expiry is None or expiry["then"] == "drop" else json.dumps(expiry["label"])
     connection.execute(
         sa.insert(stream).values(
@@ -111,9 +111,9 @@ def erase_stream(connection: Connection, name: str, who: str) -> int:
 
 def keep_template(connection: Connection, name: str, spec: Mapping[str, Any], who: str) -> bool:
     """Keep a template; whether it is new. It never changes under its name."""
-    found = connection.execute(sa.select(template).where(template.c.name == name)).one_or_none()
-    if found is not None:
-        if found.digest != hash_json(spec):
+    known = connection.execute(sa.select(template).where(template.c.name == name)).one_or_none()
+    if known is not None:
+        if known.digest != hash_json(spec):
             raise Problem("other-template", f"the template {name!r} is another one already.")
         return False
     connection.execute(

@@ -112,7 +112,7 @@ def outcomes_of(
     by_stream: dict[int, list[int]] = {}
     for number, seq in keys[:1000]:
         by_stream.setdefault(number, []).append(seq)
-    found: dict[tuple[int, int], Outcome] = {}
+    outcomes: dict[tuple[int, int], Outcome] = {}
     for number, numbers in by_stream.items():
         rows = connection.execute(
             sa.select(event, answer.c.body.label("answer"), stream.c.version)
@@ -133,10 +133,10 @@ def outcomes_of(
             if row.answer is not None:
                 about = json.loads(row.answer)
             key, code = event_answer(row)["key"], row.code or ""
-            found[number, row.seq] = Outcome(
+            outcomes[number, row.seq] = Outcome(
                 row.seq, row.kind, key, row.status, row.reason, code, about
             )
-    return found
+    return outcomes
 
 
 def expired(connection: Connection, shards: Collection[int]) -> list[Command]:
