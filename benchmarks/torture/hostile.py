@@ -246,7 +246,7 @@ class Enemy:
         question = {"id": f"q{number}", "prompt": f"Item {number}: ", "candidates": CANDIDATES}
         model = f"larc:{whose}.{chance.choice(STREAMS)}"
         named = {"question_id": "q9", "candidates": CANDIDATES}
-        every = {
+        every: dict[str, dict[str, Any]] = {
             "/questions": question,
             "/label": chance.choice([{"label": 0}, {"label": "down"}, {"losses": [0.0, 1.0]}]),
             "/correction": {"label": 1, "relearn": chance.random() < 0.5},

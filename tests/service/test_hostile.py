@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import httpx
 import pytest
@@ -75,7 +76,7 @@ def test_every_answer_is_described(sqlite_server):
 
 
 #: A request that each route takes, in this order: parts of the path, and a body.
-RIGHT = {
+RIGHT: dict[str, dict[str, Any]] = {
     "GET /healthz": {},
     "GET /readyz": {},
     "GET /metrics": {},
