@@ -146,8 +146,9 @@ class Process:
             command, stdout=subprocess.PIPE, text=True, env=environment, cwd=self.data.parent
         )
         line = self.process.stdout.readline()
-        assert line.startswith("listening on http://127.0.0.1:"), line
-        self.address = line.split()[-1]
+        host = "0.0.0.0" if "--host" in self.options else "127.0.0.1"
+        assert line.startswith(f"listening on http://{host}:"), line
+        self.address = line.split()[-1].replace("0.0.0.0", "127.0.0.1")
         self.server = Server(self.address, self.token_file.read_text().strip())
         return self.server
 

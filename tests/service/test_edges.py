@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -310,15 +311,36 @@ def test_errors_of_libraries_quote_no_prompt(tmp_path, processes, capfd):
     assert not [line for line in lines if "private" in line]
 
 
-def test_the_container_has_what_it_copies_and_starts_what_there_is():
+def instruction(name):
+    """What an instruction of the container file says, every time it is given."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE):
-        for name in line.split()[:-1]:
-            assert (ROOT / name).exists(), name
-    command = json.loads(re.findall(r"^CMD (\[.+\])$", text, re.MULTILINE)[0])
-    shown = subprocess.run(
-        [sys.executable, "-m", "larc.cli", "serve", "--help"], capture_output=True, text=True
-    )
+    return re.findall(rf"^{name} (.+)$", text, re.MULTILINE)
+
+
+def test_the_container_has_what_it_copies():
+    copied = [name for line in instruction("COPY") for name in line.split()[:-1]]
+    assert "larc" in copied
+    for name in copied:
+        assert (ROOT / name).exists(), name
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {"pyproject.toml", project["readme"], "constraints.txt"} <= set(copied)
+    assert "serve" in project["optional-dependencies"]
+
+
+def test_the_containers_commands_run(processes):
+    """Its command serves, its check finds that out, its signal ends it."""
+    (command,) = [json.loads(line) for line in instruction("CMD")]
     assert command[:2] == ["larc", "serve"]
-    for option in [one for one in command if one.startswith("--")]:
-        assert option in shown.stdout
+    process = processes("data", "--host", command[command.index("--host") + 1])
+    assert set(command[2::2]) <= {"--data", "--host", "--token-file"}  # as `processes` gives them
+    server = process.start()
+    (check,) = instruction("HEALTHCHECK")
+    program = re.fullmatch(r'CMD python -c "(.+)"', check)[1]
+    assert "127.0.0.1:8722" in program
+    assert instruction("EXPOSE") == ["8722"]
+    program = program.replace("127.0.0.1:8722", server.address.removeprefix("http://"))
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+    assert instruction("STOPSIGNAL") == ["SIGTERM"]
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode != 0
