@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -16,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     option = parser.add_argument
     option("--substrate", action="append", help="[tiny and smollm2-135m before layer 26]")
-    option("--only", choices=["concurrency", "ingress", "memory"], help="one part [all]")
+    option("--only", choices=["rates", "concurrency", "ingress", "memory"], help="one part [all]")
     option("--threads", type=int, default=1, help="of the model [1: the client has the other core]")
     option("--streams", type=int, default=64, help="that ask at once [64]")
     option("--rounds", type=int, default=2, help="questions of each, each time [2]")
@@ -29,7 +30,8 @@ def main() -> int:
 
     import torch
 
-    from benchmarks.serving.measures import Sizes, concurrency, ingress
+    from benchmarks.serving.measures import Figure, Sizes, concurrency, ingress
+    from benchmarks.serving.rates import rates
     from benchmarks.serving.stored import memory
     from larc.substrate import load_substrate
 
@@ -40,23 +42,26 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
 
+    def show(figures: Sequence[Figure], where: str = "") -> None:
+        for one in figures:
+            spread = f"{one.value.low:.3g} to {one.value.high:.3g}"
+            print(f"| {where}{one.what} | **{one.value.value:.3g}** | {spread} |", flush=True)
+
     with tempfile.TemporaryDirectory(prefix="larc-serving-", dir=given.directory) as name:
         directory = Path(name)
         print("| | ratio | lowest to highest |\n| --- | --- | --- |", flush=True)
         for substrate in given.substrate or ["tiny", "smollm2-135m"]:
+            boundary = min(26, load_substrate(substrate).layers - 1)
+            where = f"`{substrate}` before layer {boundary}: "
+            if given.only in (None, "rates"):
+                show(rates(substrate, boundary, sizes.repetitions, say), where)
             if given.only in (None, "concurrency"):
-                boundary = min(26, load_substrate(substrate).layers - 1)
                 part = directory / substrate
                 part.mkdir()
-                for one in concurrency(part, substrate, boundary, sizes, say):
-                    where = f"`{substrate}` before layer {boundary}"
-                    spread = f"{one.value.low:.3g} to {one.value.high:.3g}"
-                    print(f"| {where}: {one.what} | **{one.value.value:.3g}** | {spread} |")
+                show(concurrency(part, substrate, boundary, sizes, say), where)
         if given.only in (None, "ingress"):
             (directory / "ingress").mkdir()
-            for one in ingress(directory / "ingress", sizes, say):
-                spread = f"{one.value.low:.3g} to {one.value.high:.3g}"
-                print(f"| {one.what} | **{one.value.value:.3g}** | {spread} |", flush=True)
+            show(ingress(directory / "ingress", sizes, say))
         if given.only in (None, "memory"):
             (directory / "stored").mkdir()
             rows = memory(directory / "stored", given.stored, given.live, say)

@@ -18,6 +18,7 @@ from larc.io.files import atomic_write
 from larc.learner import Learner
 from larc.state import SlowState
 from larc.substrate import load_substrate
+from larc.substrate.frozen import rows_together
 
 SEED = 2026092811
 CANDIDATES = ["billing", "technical support", "sales", "account"]
@@ -128,14 +129,14 @@ def concurrency(
             batch = Request("/v1/questions:batch", {"questions": bodies})
             one = send(server.address, server.token, [[batch]], 1)
             # The same reads by the model alone: each stream's state, and the one that is reset.
+            requests = [
+                (state, text, CANDIDATES)
+                for kept, text in zip(states, _texts(traffic, sizes.streams), strict=True)
+                for state in (kept, learner.begin())
+            ]
             began = time.perf_counter()
-            learner.read_many(
-                [
-                    (state, text, CANDIDATES)
-                    for kept, text in zip(states, _texts(traffic, sizes.streams), strict=True)
-                    for state in (kept, learner.begin())
-                ]
-            )
+            with rows_together():  # as the service does it
+                learner.read_many(requests)
             model = time.perf_counter() - began
             asked.append(single.seconds / model)
             batched.append(one.seconds / model)
