@@ -4,10 +4,12 @@ import csv
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from larc.cli import main
 from larc.errors import LarcError
+from larc.evaluation import half_brier
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.runs.settings import Execution
@@ -242,3 +244,32 @@ def test_a_start_of_another_study_is_refused(smoke, tmp_path):
     options = ["--preset", "smoke", "--start", str(smoke), "--out", str(tmp_path / "out")]
     assert main(["study", "streams", *options]) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_questions_without_a_label_are_asked_teach_nothing_and_are_in_no_score(tmp_path):
+    """Half of every stream has none: all are answered, and scores are of the others alone."""
+    file = tmp_path / "halves.jsonl"
+    with file.open("w") as lines:
+        for stream, items in synthetic_streams().items():
+            for number, item in enumerate(items):
+                row = {"stream": stream, "item_id": item.name, "order": number, "text": item.text}
+                row |= {"candidates": list(item.candidates)}
+                lines.write(json.dumps(row | ({} if number % 2 else {"label": item.label})) + "\n")
+    out = tmp_path / "run"
+    carried_out(out, data=(str(file),), objectives=("static",), costly_streams=0)
+    assert main(["report", str(out)]) == 0 and main(["verify", str(out)]) == 0
+    (data,) = data_sets(replace(SMALL, data=(str(file),)))
+    assert all(item.label is not None for stream in data.training for item in stream)
+    kept = [row for row in rows(out) if row["path"] == KEEP]
+    assert len(kept) == data.counts["test"]["used_questions"]
+    assert sum(row["label"] is None for row in kept) == data.counts["test"]["unlabelled"] > 0
+    assert [row["seen"] for row in kept if row["number"] == 5] == [3] * len(data.test)
+    losses = {}
+    for row in kept:
+        if row["label"] is not None:
+            [loss] = half_brier([row["policy"]], [row["label"]])
+            losses.setdefault(row["stream"], []).append(loss)
+    [score] = [row[3] for row in table(out, "scores") if row[1] == KEEP]
+    assert float(score) == pytest.approx(np.mean([np.mean(v) for v in losses.values()]), abs=6e-5)
+    [counted] = [row for row in table(out, "data") if row[1] == "test"]
+    assert counted[-1] == str(data.counts["test"]["unlabelled"])

@@ -173,3 +173,37 @@ def test_data_have_to_be_named_each_once(tmp_path):
         data_sets(StreamsSettings())
     with pytest.raises(LarcError, match="two files are called alike"):
         data_sets(replace(PRESETS["smoke"], data=("synthetic", "synthetic")))
+
+
+def test_a_line_may_have_no_label_where_none_will_come(tmp_path):
+    lines = [line(0), {**line(1), "label": None}, line(2), line(3)]
+    del lines[2]["label"]
+    items = read_streams(write(tmp_path / "t.jsonl", lines))["shop"]
+    assert [item.label for item in items] == [0, None, None, 1]
+    asked = recorded(items, StreamsSettings(delay="1"))
+    assert [item.arrives for item in asked] == [1.5, None, None, 4.5]
+    events = list(ordered(asked))
+    assert sum(len(event.items) for event in events if isinstance(event, Ask)) == 4
+    assert [i.name for event in events if not isinstance(event, Ask) for i in event.items] == [
+        *("i0", "i3")
+    ]
+
+
+@pytest.mark.parametrize("delay", ["data", "60s"])
+def test_by_the_clock_of_the_data_too_nothing_arrives_without_a_label(tmp_path, delay):
+    lines = [line(n, time=n, arrival=n + 5) for n in range(3)]
+    del lines[1]["label"], lines[1]["arrival"]
+    items = read_streams(write(tmp_path / "t.jsonl", lines))["shop"]
+    arrivals = [item.arrives for item in recorded(items, StreamsSettings(delay=delay))]
+    assert arrivals == ([5.0, None, 7.0] if delay == "data" else [60.0, None, 62.0])
+
+
+def test_a_label_that_arrives_and_is_none_and_a_stream_without_one_are_refused(tmp_path):
+    with pytest.raises(LarcError, match="line 1: its label arrives, and it has none"):
+        read_streams(write(tmp_path / "t.jsonl", [line(0, label=None, time=0, arrival=1)]))
+    streams = {
+        name: [replace(item, label=None) for item in items]
+        for name, items in synthetic_streams().items()
+    }
+    with pytest.raises(LarcError, match="has a label, so nothing can be learned or scored there"):
+        divide("synthetic", streams, PRESETS["smoke"])

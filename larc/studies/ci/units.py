@@ -129,7 +129,7 @@ class Fit(JobUnit):
         """Train one epoch on both views of every training job, weighted by the queue's levels."""
         put, _ = causal_prompts([recorded_job(job) for job in self.training])
         labels = [
-            Label(prompts[view], item.question.candidates, item.label)
+            Label(prompts[view], item.question.candidates, item.right)
             for item, prompts in put
             for view in VIEWS
         ]
@@ -162,7 +162,7 @@ class History(JobUnit):
             )
         offsets = fit_offsets(
             np.stack([read.double().numpy() for read in reads]),
-            [item.label for item, _ in put],
+            [item.right for item, _ in put],
             item_weights([item for item, _ in put]),
         )
         strategies = control_strategies(offsets)
@@ -283,5 +283,5 @@ def causal_prompts(
         if isinstance(event, Ask):
             put += [(item, dict(prompter.prompts(item.question))) for item in event.items]
         else:
-            prompter.learn([Labelled(item.question, item.label) for item in event.items])
+            prompter.learn([Labelled(item.question, item.right) for item in event.items])
     return put, prompter

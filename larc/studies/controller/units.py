@@ -192,7 +192,7 @@ def mix(
                 forecast = forecaster.predict(item.name, policies, context)
                 mixture.append((item, list(forecast.probabilities)))
         else:
-            forecaster.learn([(item.name, item.label) for item in event.items])
+            forecaster.learn([(item.name, item.right) for item in event.items])
     return mixture, _told(forecaster)
 
 
