@@ -257,7 +257,8 @@ def test_questions_without_a_label_are_asked_teach_nothing_and_are_in_no_score(t
                 lines.write(json.dumps(row | ({} if number % 2 else {"label": item.label})) + "\n")
     out = tmp_path / "run"
     carried_out(out, data=(str(file),), objectives=("static",), costly_streams=0)
-    assert main(["report", str(out)]) == 0 and main(["verify", str(out)]) == 0
+    assert main(["report", str(out)]) == 0
+    assert main(["verify", str(out)]) == 0
     (data,) = data_sets(replace(SMALL, data=(str(file),)))
     assert all(item.label is not None for stream in data.training for item in stream)
     kept = [row for row in rows(out) if row["path"] == KEEP]

@@ -23,8 +23,9 @@ def read_events(path: str | Path) -> list[Recorded]:
     A line gives when its question is ``asked`` and when its label ``arrives`` (``null`` for never),
     its ``prompt``, its ``candidates``, and the ``label``: the index of the right candidate, or its
     text. Where no label will ever come, ``label`` and ``arrives`` are ``null`` or left out: the
-    question is asked, and no score counts it. ``name`` is the line's number where it is not given, ``group`` the name, and ``stream``
-    one for all. Times are numbers throughout a file, or ISO 8601 texts with or without an offset.
+    question is asked, and no score counts it. ``name`` is the line's number where it is not given,
+    ``group`` the name, and ``stream`` one for all. Times are numbers throughout a file, or ISO 8601
+    texts with or without an offset.
 
     Examples
     --------
