@@ -102,7 +102,7 @@ class Training(StreamsUnit):
         settings = self.settings
         check_prompts(substrate, self.streams, settings)
         items = [item for stream in self.streams for item in stream]
-        labels = [Label(i.question.prompt, i.question.candidates, i.label) for i in items]
+        labels = [Label(i.question.prompt, i.question.candidates, i.right) for i in items]
         # Streams count alike, however long they are.
         weights = [1 / len(stream) for stream in self.streams for _ in stream]
         return LabelTrainer(
