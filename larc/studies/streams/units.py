@@ -268,8 +268,7 @@ def cost_facts(
 
 def short_enough(substrate: Substrate, settings: StreamsSettings, prompt: str) -> bool:
     """Say whether a prompt is within the limit of its tokens."""
-    tokenizer: Any = substrate.tokenizer
-    return len(tokenizer(prompt)["input_ids"]) <= settings.prompt_limit
+    return len(substrate.encoder.encode(prompt, begin=True)) <= settings.prompt_limit
 
 
 def check_prompts(
