@@ -13,6 +13,7 @@ from larc.evaluation import half_brier
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.runs.settings import Execution
+from larc.state import SlowState
 from larc.studies.registry import STUDIES
 from larc.studies.running import run_study
 from larc.studies.streams.names import (
@@ -28,6 +29,7 @@ from larc.studies.streams.names import (
 from larc.studies.streams.settings import PRESETS
 from larc.studies.streams.split import data_sets
 from larc.studies.streams.synthetic import synthetic_streams
+from larc.studies.streams.ways import training_name
 
 SEED = 2026092811
 SMALL = replace(
@@ -274,3 +276,27 @@ def test_questions_without_a_label_are_asked_teach_nothing_and_are_in_no_score(t
     assert float(score) == pytest.approx(np.mean([np.mean(v) for v in losses.values()]), abs=6e-5)
     [counted] = [row for row in table(out, "data") if row[1] == "test"]
     assert counted[-1] == str(data.counts["test"]["unlabelled"])
+
+
+def test_ways_to_score_candidates_are_compared_in_the_report(tmp_path):
+    """Each has a start trained by it; what was not chosen is tested beside what was."""
+    out = tmp_path / "run"
+    scores = ("prior", "mean", "sum")
+    carried_out(out, scores=scores, objectives=("static",), costly_streams=0, rules=("sgd:0.5",))
+    assert main(["report", str(out)]) == 0
+    for score in scores:
+        unit = out / "units" / training_name("synthetic", score, "static", SEED)
+        slow = SlowState.from_bytes((unit / "slow.safetensors").read_bytes(), unit.name)
+        assert slow.normalise == score
+    choice = json.loads((out / "units/choice-synthetic/choice.json").read_text())
+    others = [score for score in scores if score != choice["way"]["score"]]
+    shown = {row[1]: float(row[3]) for row in table(out, "scores")}
+    against = {row[1] for row in table(out, "against-keep")}
+    tried = {row[1] for row in table(out, "choices")}
+    if choice["way"]["start"] != "static":
+        others = [*others, choice["way"]["score"]]
+    for score in others:
+        assert {f"KEEP static {score}", f"RESET static {score}"} <= set(shown)
+        assert f"KEEP static {score} minus KEEP" in against
+    assert all(any(f"static-{score}-" in name for name in tried) for score in scores)
+    assert len({shown[f"RESET static {score}"] for score in others}) == len(others)
