@@ -273,7 +273,7 @@ def test_what_cannot_be_asked_is_named_before_any_training(tmp_path):
     out = tmp_path / "run"
     with pytest.raises(LarcError, match=r"1 question cannot be asked.*'q13' of 'stream': the pro"):
         replay(out, **write(tmp_path / "events.jsonl", lines))
-    assert not list(out.glob("units/*/*"))
+    assert not out.exists()
     with pytest.raises(LarcError, match="rule"):
         replay(tmp_path / "rule", rule="sgd:no")
     assert not (tmp_path / "rule").exists()

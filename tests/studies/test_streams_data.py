@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from larc.cli import main
 from larc.errors import LarcError
 from larc.stream.queue import Ask
 from larc.studies.replay import ordered
@@ -207,3 +208,27 @@ def test_a_label_that_arrives_and_is_none_and_a_stream_without_one_are_refused(t
     }
     with pytest.raises(LarcError, match="has a label, so nothing can be learned or scored there"):
         divide("synthetic", streams, PRESETS["smoke"])
+
+
+def test_a_text_over_the_limit_is_refused_before_any_training_wherever_its_stream_is(
+    tmp_path, capsys
+):
+    lines = [
+        line(number, stream=stream, text=f"Ticket {number} of {stream}")
+        for stream in (f"s{number}" for number in range(8))
+        for number in range(6)
+    ]
+    settings = replace(PRESETS["smoke"], data=(str(write(tmp_path / "t.jsonl", lines)),))
+    (data,) = data_sets(settings)
+    long = {"validation": data.validation[0][0].stream, "test": data.test[-1][0].stream}
+    command = ["study", "streams", "--preset", "smoke", "--seeds", "7", "--scores", "prior"]
+    command += ["--objectives", "static", "--costly-streams", "0", "--updates", "1"]
+    for part, stream in long.items():
+        changed = [{**one, "text": "x" * 2000} if one["stream"] == stream else one for one in lines]
+        file, out = write(tmp_path / f"{part}.jsonl", changed), tmp_path / part
+        line_of = [*command, "--data", str(file), "--out", str(out)]
+        assert main(line_of) == 1
+        told = capsys.readouterr().err
+        assert f"of {stream!r}: the prompt has 2009 tokens, over the limit of 1024" in told
+        assert not out.exists()  # nothing was begun, so the limit can be raised
+    assert main([*line_of, "--prompt-limit", "2100", "--validation-streams", "1"]) == 0
