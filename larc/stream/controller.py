@@ -44,7 +44,7 @@ from larc.stream.mixing.forecaster import (
 from larc.stream.mixing.sleep import SleepSettings
 from larc.stream.mixing.trust import Trust
 from larc.stream.plans import Answers, LearningPlan, ReadPlan
-from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_of
+from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_by_text
 from larc.stream.saving import NOTES, SESSION_FILE, Part, json_part, later, load_session
 from larc.stream.session import Session
 from larc.stream.session_file import SavedSession, parse_session
@@ -320,7 +320,7 @@ class Controller:
             DeprecationWarning,
             stacklevel=2,
         )
-        return self.learn(labels_of(items))
+        return self.learn(labels_by_text(items))
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come, such as cancelled jobs."""

@@ -190,6 +190,22 @@ def labels_of(items: Sequence[Recorded]) -> dict[str, int]:
     return labels
 
 
+def labels_by_text(items: Sequence[Recorded]) -> dict[str, str]:
+    """Return the labels of a replay's items as the texts of their candidates.
+
+    An item that arrives may order its candidates otherwise than its question did, so its index
+    says nothing; its text does.
+
+    Examples
+    --------
+    >>> labels_by_text([Recorded(Question("a", ("up", "down")), asked=0, arrives=5, label=1)])
+    {'a': 'down'}
+    """
+    items = listed(items, "the items")
+    indices = labels_of(items)
+    return {item.name: item.question.candidates[indices[item.name]] for item in items}
+
+
 def resolved(name: str, candidates: tuple[str, ...], label: LabelValue) -> LabelIs:
     """Return a label as an index or as losses, refusing one that is neither.
 

@@ -41,7 +41,7 @@ from larc.stream.commits import committing
 from larc.stream.log import Correction, LearningLog, Retraction, relearn
 from larc.stream.plans import Answers, LearningPlan, ReadPlan, planned_learning
 from larc.stream.prompter import Prompter
-from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_of
+from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_by_text
 from larc.stream.saving import NOTES, SESSION_FILE, SESSION_UPGRADES, SessionFile, json_part
 from larc.stream.strategies import Strategy
 from larc.stream.strategy_steps import rule_of
@@ -418,4 +418,4 @@ class Session:
             DeprecationWarning,
             stacklevel=2,
         )
-        return self.learn(labels_of(items), only)
+        return self.learn(labels_by_text(items), only)

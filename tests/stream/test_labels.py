@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import larc
-from larc.stream import LabelFrequency, Question, Strategy
+from larc.stream import LabelFrequency, Question, Recorded, Strategy
 from larc.stream.session import Session
 from tests.stream.test_controller import SLEEPY
 from tests.stream.test_plans import snapshot
@@ -309,3 +309,33 @@ def test_an_expert_that_fails_leaves_states_prompter_experts_and_trust_as_they_w
     controller.drop(["doom"])
     with pytest.raises(larc.NeverAsked):
         controller.learn({"doom": 1})
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_an_item_that_arrives_with_other_candidates_is_learned_by_its_text_or_refused(
+    tiny, controlled
+):
+    """Another order and another number mean what they say; another text is no candidate."""
+    arriving = {
+        "a": Recorded(Question("a", CANDIDATES[::-1]), 0, 1, label=0),
+        "b": Recorded(Question("b", CANDIDATES[:2]), 0, 1, label=1),
+    }
+    sessions = [session_on(tiny, strategies=STRATEGIES[:3]) for _ in range(2)]
+    one, expected = (larc.Controller(s, [LabelFrequency()]) if controlled else s for s in sessions)
+    for each in (one, expected):
+        each.ask([asked("a"), asked("b"), asked("c")])
+    with pytest.warns(DeprecationWarning, match="arrive is now"):
+        one.arrive(list(arriving.values()))
+    expected.learn({"a": CANDIDATES[-1], "b": CANDIDATES[1]})
+    for name, episode in sessions[1].episodes.items():
+        assert sessions[0].episodes[name].factors.equal(episode.factors)
+    assert dict(sessions[0].labelled) == dict(sessions[1].labelled)
+    before = snapshot(sessions[0])
+    trust = one.forecaster.state() if controlled else None
+    with (
+        pytest.warns(DeprecationWarning, match="arrive is now"),
+        pytest.raises(larc.NotACandidate),
+    ):
+        one.arrive([Recorded(Question("c", ("left", "right")), 0, 1, label=0)])
+    assert snapshot(sessions[0]) == before
+    assert trust == (one.forecaster.state() if controlled else None)

@@ -26,6 +26,7 @@ from larc.studies.streams.names import (
     WORDS_ON_KEEP,
     WORDS_ON_RESET,
 )
+from larc.studies.streams.results import contrast_of
 from larc.studies.streams.settings import PRESETS
 from larc.studies.streams.split import data_sets
 from larc.studies.streams.synthetic import synthetic_streams
@@ -300,3 +301,15 @@ def test_ways_to_score_candidates_are_compared_in_the_report(tmp_path):
         assert f"KEEP static {score} minus KEEP" in against
     assert all(any(f"static-{score}-" in name for name in tried) for score in scores)
     assert len({shown[f"RESET static {score}"] for score in others}) == len(others)
+
+
+def test_fewer_than_four_streams_give_no_interval_and_the_sentence_says_so(run):
+    """There are three test streams; LoRA has one."""
+    text = (run / "report.md").read_text()
+    assert "99 % interval none: fewer than 4 streams" in text
+    assert "nan" not in text
+    assert {row[4] for row in table(run, "effects")} == {"none: fewer than 4 streams"}
+    four = contrast_of(np.array([[0.1, 0.2, 0.3, 0.4]]))
+    assert four.interval.startswith("[+0.1")
+    assert four.above_zero
+    assert not contrast_of(np.array([[0.1, 0.2, 0.3]])).above_zero

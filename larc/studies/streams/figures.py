@@ -111,5 +111,7 @@ def _gains_chart(one: SetResults) -> Rows:
     for path in one.whole():
         if path != KEEP:
             gain = one.contrast(path, KEEP)
-            values.append(Value(path, gain.mean, gain.lower, gain.upper))
+            known = np.isfinite(gain.lower)
+            ends = (gain.lower, gain.upper) if known else (None, None)
+            values.append(Value(path, gain.mean, *ends))
     return Rows(one.name, "Half-Brier loss above KEEP", values, digits=4, reference=0, signed=True)

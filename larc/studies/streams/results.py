@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from larc.evaluation import bootstrap_intervals, expected_calibration_error, reliability
+from larc.evaluation import (
+    LEAST_GROUPS,
+    bootstrap_intervals,
+    expected_calibration_error,
+    reliability,
+)
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.studies.streams.settings import SYNTHETIC
@@ -127,9 +132,9 @@ class Contrast:
 
     @property
     def interval(self) -> str:
-        """The interval as text; a dash where no stream was scored."""
-        if not self.streams:
-            return "–"
+        """The interval as text; where there are too few streams for one it says so."""
+        if not np.isfinite(self.lower):
+            return f"none: fewer than {LEAST_GROUPS} streams"
         return f"[{self.lower:+.4f}, {self.upper:+.4f}]".replace("-", "−")
 
     @property
