@@ -36,6 +36,8 @@ class Ledger:
     ...     ledger.add("mixer", physical=16, effective=12)
     >>> ledger.total("mixer")
     Entry(calls=1, physical=16, effective=12)
+    >>> ledger
+    <Ledger: 1 calls, 12 positions, rows untried>
     >>> sorted(ledger.entries), sorted(ledger.spent())
     ([('support', 'mixer')], ['other', 'support'])
     """
@@ -47,6 +49,11 @@ class Ledger:
         self.layouts: set[str] = set()
         self._operation = "other"
         self._since = time.perf_counter()
+
+    def __repr__(self) -> str:
+        above = self.total("mixer")
+        rows = " and ".join(sorted(self.layouts)) or "untried"
+        return f"<Ledger: {above.calls} calls, {above.effective} positions, rows {rows}>"
 
     def add(self, kind: str, physical: int, effective: int) -> None:
         """Charge one call to the operation under way."""

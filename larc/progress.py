@@ -1,11 +1,17 @@
-"""Progress of long work: a live display on a terminal, and elsewhere a line a minute."""
+"""Progress of long work: a live display on a terminal, and elsewhere a line a minute.
+
+Whoever tells how far it is notices Ctrl-C there, even one that a library has swallowed.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -19,6 +25,43 @@ from rich.progress import (
 
 #: Seconds between two lines where there is no terminal.
 EVERY = 60.0
+_pressed = False
+
+
+def interrupt(number: int, frame: Any) -> None:
+    """Stop at once, as Ctrl-C does, and remember that it was pressed."""
+    global _pressed  # a process has one handler of a signal
+    _pressed = True
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C be heard for good: code called back from C can swallow an exception, not a flag.
+
+    Only the main thread hears signals, and who ignores Ctrl-C or has a use of their own for it
+    keeps it: then nothing is changed.
+    """
+    global _pressed
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    _pressed = False
+    if ours:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        _pressed = False
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def check_interrupted() -> None:
+    """Stop here, if Ctrl-C was pressed earlier and went unheard."""
+    if _pressed:
+        raise KeyboardInterrupt
 
 
 class Lines:
@@ -117,6 +160,7 @@ class Display:
 
     def update(self, done: int, loss: float | None = None) -> None:
         """Show how far the unit is."""
+        check_interrupted()
         note = "" if loss is None else f"loss {loss:.4f}"
         if self._unit is not None:
             self._progress.update(self._unit, completed=done, note=note)
@@ -148,6 +192,7 @@ def tracked(what: str, total: int) -> Iterator[Callable[[int, float], None]]:
         task = bars.add_task(what, total=total, note="")
 
         def update(done: int, loss: float) -> None:
+            check_interrupted()
             bars.update(task, completed=done, note=f"loss {loss:.4f}")
             if bars.disable:
                 lines.tell(what, done, total)
@@ -172,6 +217,7 @@ def counting() -> Iterator[Callable[[str, int, int, str], None]]:
     with _bars() as bars:
 
         def tell(what: str, done: int, total: int, note: str) -> None:
+            check_interrupted()
             if what not in shown:
                 shown[what] = bars.add_task(what, total=total, completed=done, note=note)
             bars.update(shown[what], completed=done, total=total, note=note)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
 import larc
+from larc.cli import main
 from larc.feedback import CandidateLosses, Label, expected_risk, label_cross_entropy
 from larc.log_probabilities import log_probabilities
 from larc.residual import Factors
@@ -87,7 +88,7 @@ def test_packing_shares_the_prompt_and_the_head_is_only_at_answers():
     assert substrate.ledger.total("head").physical == 8
 
 
-def test_a_model_that_cannot_take_the_mask_falls_back_to_plain_rows():
+def random_mamba():
     from transformers import MambaConfig, MambaForCausalLM
 
     torch.manual_seed(0)
@@ -100,8 +101,13 @@ def test_a_model_that_cannot_take_the_mask_falls_back_to_plain_rows():
         eos_token_id=0,
         pad_token_id=1,
     )
-    substrate = Substrate("mamba", MambaForCausalLM(config), byte_tokenizer())
+    return MambaForCausalLM(config)
+
+
+def test_a_model_that_cannot_take_the_mask_falls_back_to_plain_rows():
+    substrate = Substrate("mamba", random_mamba(), byte_tokenizer())
     assert not substrate.packs(64)
+    assert repr(substrate).endswith("rows=plain)")
     slow = larc.SlowState.initial(substrate, seed=1)
     factors = random_factors(substrate, 1)
     question = ask(substrate, PROMPTS[1], CANDIDATES)
@@ -109,6 +115,27 @@ def test_a_model_that_cannot_take_the_mask_falls_back_to_plain_rows():
         score = energies(substrate, [question], factors)[0]
     expected = [by_hand(substrate, slow, factors, PROMPTS[1], text) for text in CANDIDATES]
     torch.testing.assert_close(score, torch.stack(expected), atol=1e-5, rtol=1e-5)
+    assert substrate.ledger.layouts == {"plain"}
+    assert repr(substrate.ledger).endswith("rows plain>")
+    shared = larc.load_substrate("tiny")
+    shared.ledger.clear()
+    with torch.no_grad():
+        energies(shared, [ask(shared, PROMPTS[1], CANDIDATES)], random_factors(shared, 1))
+    assert shared.ledger.layouts == {"packed"}
+    assert repr(shared).endswith("rows=packed)")
+
+
+def test_a_report_says_whether_candidates_shared_rows(tmp_path):
+    directory = tmp_path / "mamba"
+    random_mamba().save_pretrained(directory)
+    byte_tokenizer().save_pretrained(directory)
+    told = {"tiny": "shared a row of the model", str(directory): "had a row of the model each"}
+    for number, (substrate, sentence) in enumerate(told.items()):
+        out = tmp_path / f"run{number}"
+        small = ["--preset", "smoke", "--seeds", "7", "--train", "40", "--substrate", substrate]
+        assert main(["study", "stream", *small, "--out", str(out)]) == 0
+        text = (out / "report.md").read_text()
+        assert f"The candidates of a question {sentence}." in text
 
 
 def test_a_prompt_begins_as_its_tokenizer_has_it_and_candidates_do_not():

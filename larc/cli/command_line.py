@@ -53,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_distribution()
         _check_texts(sys.argv[1:] if arguments is None else arguments)
-        known.perform(known)
+        from larc.progress import interruptible  # help needs no display
+
+        with interruptible():
+            known.perform(known)
         sys.stdout.flush()
     except LarcError as error:
         print(f"larc: {error}", file=sys.stderr)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from larc.errors import LarcError
 from larc.io.states import load_state, save_state, whole
-from larc.stream.question import Labelled, Question, Recorded
+from larc.stream.question import Labelled, Question, Recorded, with_labels
 from larc.stream.queue import Arrive, Ask, order_events
 
 EXPERT_FILE = "larc expert, version 1"
@@ -152,22 +152,25 @@ def replayed_loss(expert: TextExpert, streams: Sequence[Sequence[Recorded]]) -> 
             if isinstance(event, Ask):
                 answers = fresh.probabilities([item.question for item in event.items])
                 losses += [
-                    -float(np.log(max(policy[item.label], 1e-12)))
+                    -float(np.log(max(policy[item.right], 1e-12)))
                     for policy, item in zip(answers, event.items, strict=True)
                 ]
             else:
-                fresh.learn([Labelled(item.question, item.label) for item in event.items])
+                fresh.learn([Labelled(item.question, item.right) for item in event.items])
     return float(np.mean(losses))
 
 
 def checked_streams(streams: Iterable[Sequence[Recorded]]) -> list[list[Recorded]]:
-    """Return training streams, refusing what are none."""
+    """Return training streams without what never gets a label, refusing what are none."""
     checked = [list(items) for items in streams]
     if not checked or not all(
         items and all(isinstance(item, Recorded) for item in items) for items in checked
     ):
         raise LarcError("an expert is fitted on streams; give lists of larc.Recorded, none empty.")
-    return checked
+    labelled = [with_labels(items) for items in checked]
+    if not all(labelled):
+        raise LarcError("a stream to fit an expert on has no label; leave it out.")
+    return labelled
 
 
 def softmax(logits: Floats) -> Floats:

@@ -67,7 +67,7 @@ class LabelFrequencies(TextExpert):
         for items in checked_streams(streams):
             for item in items:
                 candidates = item.question.candidates
-                right[candidates[item.label]] += 1 / len(items)  # type: ignore[assignment]
+                right[candidates[item.right]] += 1 / len(items)  # type: ignore[assignment]
                 for text in candidates:
                     offered[text] += 1 / len(items)  # type: ignore[assignment]
         self.shares = {text: right[text] / offered[text] for text in offered if right[text]}
@@ -148,9 +148,9 @@ class LastLabel(TextExpert):
                     for item in event.items:
                         if fresh.last in item.question.candidates:
                             asked += 1
-                            again += item.question.candidates[item.label] == fresh.last
+                            again += item.question.candidates[item.right] == fresh.last
                 else:
-                    fresh.learn([Labelled(item.question, item.label) for item in event.items])
+                    fresh.learn([Labelled(item.question, item.right) for item in event.items])
         self.trust = again / asked
         self.forget()
         return self

@@ -238,7 +238,7 @@ class Logistic(TextExpert):
             for index in order.permutation(len(items)):
                 question = items[index].question
                 slope = -softmax(self._slow_logits(question, weights, match_weight))
-                slope[items[index].label] += 1.0
+                slope[items[index].right] += 1.0
                 features = self.features(question)
                 _adagrad(weights, squares, question.candidates, features, slope, self)
                 if self.match is not None:

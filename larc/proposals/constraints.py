@@ -23,7 +23,7 @@ class Vocabulary:
 
     def __init__(self, substrate: Substrate) -> None:
         tokenizer: Any = substrate.tokenizer
-        self.tokenizer = tokenizer
+        self.tokenizer, self.encoder = tokenizer, substrate.encoder
         self.end = int(tokenizer.eos_token_id)
         size = int(substrate.model.config.get_text_config().vocab_size)
         self.special = frozenset(int(token) for token in tokenizer.all_special_ids) | {self.end}
@@ -46,7 +46,7 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, as a candidate is tokenised."""
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return list(self.encoder.encode(text))
 
 
 def _tree(texts: dict[int, str]) -> dict[Any, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from larc.progress import interrupt
+
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
@@ -29,13 +31,14 @@ def stoppable() -> Iterator[Callable[[], bool]]:
     def hear(number: int, frame: Any) -> None:
         nonlocal heard
         if heard:
-            signal.default_int_handler(number, frame)
+            usual(number, frame)
         heard = True
 
     # Somebody who ignores Ctrl-C, or has a use of their own for it, keeps it.
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    usual: Any = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and usual in (
+        signal.default_int_handler,
+        interrupt,
     )
     if ours:
         signal.signal(signal.SIGINT, hear)
@@ -43,4 +46,4 @@ def stoppable() -> Iterator[Callable[[], bool]]:
         yield lambda: heard
     finally:
         if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, usual)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from sqlalchemy.engine import Connection
 from torch import Tensor
 
+from larc.errors import LarcError
 from larc.learner import Episode, Learner
 from larc.service.live import revive
 from larc.service.problems import Problem
@@ -21,6 +23,7 @@ from larc.substrate.frozen import Substrate
 
 #: The most tokens of a prompt with its continuation.
 LONGEST = 2048
+_MARK = "\ue000"  # of private use: where a message stands in a template
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,49 @@ def view(models: Models, connection: Connection, name: str, version: int | None)
 
 
 def encode(substrate: Substrate, text: str) -> list[int]:
-    """Return a prompt's tokens."""
-    tokens: list[int] = substrate.tokenizer(text)["input_ids"]
+    """Return a prompt's tokens: a control token that it spells is its characters."""
+    _check_length(substrate, text)
+    return _checked(list(substrate.encoder.encode(text, begin=True)))
+
+
+def encode_chat(substrate: Substrate, messages: list[dict[str, str]]) -> list[int]:
+    """Return the tokens of messages: control tokens come from the template alone.
+
+    What is spelled in a message is its characters, so that none can end its turn and begin
+    another's.
+    """
+    tokenizer: Any = substrate.tokenizer
+    added = tokenizer.added_tokens_decoder.values()
+    controls = {*tokenizer.all_special_tokens, *(str(one) for one in added if one.special)}
+    spelled = any(control in one["content"] for one in messages for control in controls)
+    for one in messages:
+        _check_length(substrate, one["content"])
+    if not getattr(tokenizer, "chat_template", None):
+        return encode(substrate, chat_prompt(substrate, messages))
+    tokens = list(substrate.encoder.encode("", begin=True))
+    if not spelled:
+        text = chat_prompt(substrate, messages)
+        return _checked([*tokens, *tokenizer(text, add_special_tokens=False)["input_ids"]])
+    marks = [f"{_MARK}{number}{_MARK}" for number in range(len(messages))]
+    marked = [{**one, "content": mark} for one, mark in zip(messages, marks, strict=True)]
+    text = chat_prompt(substrate, marked)
+    for number, part in enumerate(re.split(f"{_MARK}([0-9]+){_MARK}", text)):
+        if number % 2:
+            tokens += substrate.encoder.encode(messages[int(part)]["content"], plain=True)
+        else:
+            tokens += tokenizer(part, add_special_tokens=False)["input_ids"]
+    return _checked(tokens)
+
+
+def _check_length(substrate: Substrate, text: str) -> None:
+    """Refuse a text that cannot be short enough, before it is tokenised."""
+    try:
+        substrate.encoder.check_length(text, LONGEST, "the prompt", "give a shorter one")
+    except LarcError as error:
+        raise Problem("invalid", str(error)) from error
+
+
+def _checked(tokens: list[int]) -> list[int]:
     if not tokens:
         raise Problem("invalid", "the prompt is empty; give at least one token.")
     if len(tokens) > LONGEST:

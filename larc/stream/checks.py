@@ -10,6 +10,7 @@ from larc.checks import text
 from larc.errors import ConflictingLabel, DuplicateLabel, LarcError, NeverAsked
 from larc.state import SlowState
 from larc.stream.awaited import PastLabel, Pending
+from larc.stream.log import LearningLog
 from larc.stream.prompter import PlainPrompter, Prompter
 from larc.stream.question import LabelIs, LabelValue, Question, Recorded, resolved
 from larc.stream.strategies import Strategy
@@ -171,6 +172,27 @@ def checked_correction(
         return checked_label(name, label, pending, labelled)
     except ConflictingLabel:
         return resolved(name, labelled[name].candidates, label)
+
+
+def check_retraction(
+    name: str,
+    pending: Mapping[str, Pending],
+    labelled: Mapping[str, PastLabel],
+    log: LearningLog,
+) -> None:
+    """Refuse to take back a label that never came, or that nothing can unlearn."""
+    text(name, "the name of a question")
+    if name in pending:
+        raise LarcError(f"the label of {name!r} is still awaited; drop it if it never comes.")
+    if name not in labelled:
+        raise NeverAsked(
+            name, f"nothing is known of a label of {name!r}; there is none to retract."
+        )
+    if not log.reaching(name):
+        raise LarcError(
+            f"the log does not reach back to the label of {name!r}, and a state cannot unlearn; "
+            "restore a file saved before it, or keep a larger log (SessionLimits(log=...))."
+        )
 
 
 def without_labels(questions: Sequence[Any]) -> list[Question]:

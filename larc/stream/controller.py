@@ -9,17 +9,17 @@ the labels that have arrived, and lets those that evidence has ruled out sleep.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from larc.checks import instance, listed, shown
+from larc.checks import instance, listed, shown, text
 from larc.errors import LarcError
 from larc.io.states import whole
 from larc.learner import Update
@@ -33,7 +33,7 @@ from larc.stream.checks import (
 from larc.stream.commits import committing
 from larc.stream.experts import Expert
 from larc.stream.judged import JudgedBatch, judge, judge_again
-from larc.stream.log import Correction
+from larc.stream.log import Correction, Retraction
 from larc.stream.mixing.bounds import Bound
 from larc.stream.mixing.forecaster import (
     Forecast,
@@ -44,11 +44,12 @@ from larc.stream.mixing.forecaster import (
 from larc.stream.mixing.sleep import SleepSettings
 from larc.stream.mixing.trust import Trust
 from larc.stream.plans import Answers, LearningPlan, ReadPlan
-from larc.stream.question import LabelValue, Question, Recorded, labels_of
+from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_by_text
 from larc.stream.saving import NOTES, SESSION_FILE, Part, json_part, later, load_session
 from larc.stream.session import Session
 from larc.stream.session_file import SavedSession, parse_session
 
+T = TypeVar("T")
 Said = Mapping[str, Sequence[NDArray[np.float64] | Sequence[float]]]
 
 
@@ -286,20 +287,30 @@ class Controller:
         """
         with self.session.lock:
             value = checked_correction(name, label, self.session.pending, self.session.labelled)
-            entries = self.session.log.reaching(name)
-            if not entries or entries[0].number not in self.judged:
-                return self.session.correct(name, label)
-            remembered = [deepcopy(expert.state()) for expert in self.experts]
-            try:
-                forecaster, judged = judge_again(self.judged, self.experts, entries, name, value)
-                correction = self.session.correct(name, label)
-            except BaseException:
-                for expert, state in zip(self.experts, remembered, strict=True):
-                    expert.restore(state)
-                raise
-            self.forecaster = forecaster
-            self.judged |= judged
-            return correction
+            return self._judged_again(name, value, lambda: self.session.correct(name, label))
+
+    def retract(self, name: str) -> Retraction:
+        """Take back a label that was learned, as `Session.retract` does; trust and experts, too."""
+        with self.session.lock:
+            text(name, "the name of a question")
+            return self._judged_again(name, None, lambda: self.session.retract(name))
+
+    def _judged_again(self, name: str, value: LabelIs | None, change: Callable[[], T]) -> T:
+        """Change a label in the session, and in what trust and experts learned; all or nothing."""
+        entries = self.session.log.reaching(name)
+        if not entries or entries[0].number not in self.judged:
+            return change()
+        remembered = [deepcopy(expert.state()) for expert in self.experts]
+        try:
+            forecaster, judged = judge_again(self.judged, self.experts, entries, name, value)
+            changed = change()
+        except BaseException:
+            for expert, state in zip(self.experts, remembered, strict=True):
+                expert.restore(state)
+            raise
+        self.forecaster = forecaster
+        self.judged |= judged
+        return changed
 
     def arrive(self, items: Sequence[Recorded]) -> dict[str, Update]:
         """Learn from a replay's items; deprecated: call `learn` with labels by name."""
@@ -309,7 +320,7 @@ class Controller:
             DeprecationWarning,
             stacklevel=2,
         )
-        return self.learn(labels_of(items))
+        return self.learn(labels_by_text(items))
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget questions whose labels will never come, such as cancelled jobs."""

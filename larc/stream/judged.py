@@ -11,7 +11,7 @@ import numpy as np
 
 from larc.stream.awaited import Pending
 from larc.stream.experts import Expert
-from larc.stream.log import LearnedBatch, labelled_of
+from larc.stream.log import LearnedBatch, labelled_of, relabelled
 from larc.stream.mixing.forecaster import Forecaster
 from larc.stream.question import LabelIs
 
@@ -66,9 +66,9 @@ def judge_again(
     experts: Sequence[Expert],
     entries: Sequence[LearnedBatch],
     name: str,
-    value: LabelIs,
+    value: LabelIs | None,
 ) -> tuple[Forecaster, dict[int, JudgedBatch]]:
-    """Judge batches again with another label in the first; experts are changed, nothing else.
+    """Judge batches again with another label, or none, in the first; only experts are changed.
 
     Returns the forecaster that comes of it, and the batches as they are judged now.
     """
@@ -84,8 +84,9 @@ def judge_again(
         again[entry.number] = replace(
             judged[entry.number], trust=forecaster.state(), experts=before
         )
-        values = {**entry.values, name: value} if name in entry.values else entry.values
-        judge(forecaster, experts, entry.batch, values)
+        entry = relabelled(entry, name, value)
+        if entry.values:
+            judge(forecaster, experts, entry.batch, entry.values)
         for kind, *event in again[entry.number].events:
             forecaster.predict(*event) if kind == "predict" else forecaster.drop(*event)
     return forecaster, again

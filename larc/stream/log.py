@@ -42,6 +42,23 @@ class Correction:
     relearned: int
 
 
+@dataclass(frozen=True)
+class Retraction:
+    """What became of a label that was taken back.
+
+    Attributes
+    ----------
+    name, before
+        The question's name, and the label that was learned. The question awaits its label again.
+    relearned
+        How many batches of labels were learned again, without it.
+    """
+
+    name: str
+    before: LabelIs
+    relearned: int
+
+
 class StatePoint(NamedTuple):
     """Where an episode was."""
 
@@ -127,8 +144,9 @@ class LearningLog:
     def replace_last(self, entries: Sequence[LearnedBatch]) -> None:
         """Put batches that were learned again where they were."""
         for _ in entries:
-            self.entries.pop()
-        self.entries.extend(entries)
+            self.size -= self.entries.pop().size
+        for entry in entries:
+            self.add(entry)
 
 
 def labelled_of(batch: Mapping[str, Pending], values: Mapping[str, LabelIs]) -> list[Labelled]:
@@ -139,8 +157,21 @@ def labelled_of(batch: Mapping[str, Pending], values: Mapping[str, LabelIs]) -> 
     ]
 
 
-def relearn(session: Session, name: str, value: LabelIs) -> int:
-    """Learn a label instead of the one it came with, and all that came after; all or nothing.
+def relabelled(entry: LearnedBatch, name: str, value: LabelIs | None) -> LearnedBatch:
+    """Return a batch with another label of one name; without it where that is none."""
+    if name not in entry.values:
+        return entry
+    if value is not None:
+        return replace(entry, values={**entry.values, name: value})
+    batch = {other: pending for other, pending in entry.batch.items() if other != name}
+    values = {other: label for other, label in entry.values.items() if other != name}
+    return replace(entry, batch=batch, values=values)
+
+
+def relearn(session: Session, name: str, value: LabelIs | None) -> int:
+    """Learn a label, or none, instead of the one it came with, and all that came after.
+
+    All of it or nothing.
 
     Returns how many batches were learned again: 0 where the log does not reach back to it.
     """
@@ -158,12 +189,14 @@ def relearn(session: Session, name: str, value: LabelIs) -> int:
     try:
         session.prompter.restore(deepcopy(entries[0].prompter))
         for entry in entries:
-            values = {**entry.values, name: value} if name in entry.values else entry.values
+            entry = relabelled(entry, name, value)
             points = {strategy: StatePoint.of(states[strategy]) for strategy in entry.before}
             prompter = deepcopy(session.prompter.state())
-            again.append(replace(entry, values=values, before=points, prompter=prompter))
+            again.append(replace(entry, before=points, prompter=prompter))
+            if not entry.values:  # its only label was taken back: no batch came
+                continue
             learning = tuple(one for one in session.strategies if one.name in entry.before)
-            plan = planned_learning(session, states, entry.batch, values, learning)
+            plan = planned_learning(session, states, entry.batch, entry.values, learning)
             results = session.learner.update_many(plan.requests, refusals="return")
             check_results(plan, results)
             for strategy, (factors, _) in moves_of(plan, results).items():

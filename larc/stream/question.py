@@ -95,7 +95,8 @@ class Recorded:
     asked, arrives
         When it is asked and when its label arrives; ``None`` for never.
     label
-        The index of the right candidate.
+        The index of the right candidate; ``None`` where it is not known and never arrives. Such a
+        question is asked, teaches nothing, and is left out of every score.
     stream
         The stream it belongs to. Streams have clocks and states of their own.
     group
@@ -105,7 +106,7 @@ class Recorded:
     question: Question
     asked: float
     arrives: float | None
-    label: int
+    label: int | None = None
     stream: str = ""
     group: str = ""
 
@@ -113,6 +114,13 @@ class Recorded:
         if not isinstance(self.question, Question):
             kind = type(self.question).__name__
             raise LarcError(f"a recorded item has a question of type {kind}; give larc.Question.")
+        if self.label is None:
+            if self.arrives is not None:
+                raise LarcError(
+                    f"{self.name!r} has no label, and it arrives at {self.arrives!r}; give the "
+                    "label, or arrives=None."
+                )
+            return
         if isinstance(self.label, bool) or not isinstance(self.label, Integral):
             raise LarcError(f"the label of {self.name!r} is {self.label!r}; give an index.")
         if not 0 <= self.label < len(self.question.candidates):
@@ -122,6 +130,13 @@ class Recorded:
     def name(self) -> str:
         """The question's name."""
         return self.question.name
+
+    @property
+    def right(self) -> int:
+        """The label of an item that has one; refused where none is known."""
+        if self.label is None:
+            raise LarcError(f"{self.name!r} has no label; leave it out of what needs one.")
+        return self.label
 
     def as_plain(self) -> Mapping[str, Any]:
         """Return it as the plain values that data are hashed by."""
@@ -144,6 +159,18 @@ def questions_of(items: Sequence[Recorded]) -> list[Question]:
     return [item.question for item in items]
 
 
+def with_labels(items: Sequence[Recorded]) -> list[Recorded]:
+    """Return the items whose label is known, whether it arrives or not.
+
+    Examples
+    --------
+    >>> asked = Question("a", ("up", "down"))
+    >>> len(with_labels([Recorded(asked, 0, None), Recorded(asked, 0, None, label=1)]))
+    1
+    """
+    return [item for item in items if item.label is not None]
+
+
 def labels_of(items: Sequence[Recorded]) -> dict[str, int]:
     """Return the labels of a replay's items, by the names of their questions.
 
@@ -155,12 +182,28 @@ def labels_of(items: Sequence[Recorded]) -> dict[str, int]:
     items = listed(items, "the items")
     for item in items:
         instance(item, "an item", Recorded)
-    labels = {item.name: item.label for item in items}
+    labels = {item.name: item.right for item in items}
     if len(labels) < len(items):
         names = [item.name for item in items]
         twice = next(name for name in names if names.count(name) > 1)
         raise LarcError(f"the label of {twice!r} arrives twice in one batch.")
     return labels
+
+
+def labels_by_text(items: Sequence[Recorded]) -> dict[str, str]:
+    """Return the labels of a replay's items as the texts of their candidates.
+
+    An item that arrives may order its candidates otherwise than its question did, so its index
+    says nothing; its text does.
+
+    Examples
+    --------
+    >>> labels_by_text([Recorded(Question("a", ("up", "down")), asked=0, arrives=5, label=1)])
+    {'a': 'down'}
+    """
+    items = listed(items, "the items")
+    indices = labels_of(items)
+    return {item.name: item.question.candidates[indices[item.name]] for item in items}
 
 
 def resolved(name: str, candidates: tuple[str, ...], label: LabelValue) -> LabelIs:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from torch import Tensor
@@ -25,6 +25,7 @@ from larc.stream.awaited import LabelMemory, Pending, SessionFull, SessionLimits
 from larc.stream.checks import (
     among,
     check_new,
+    check_retraction,
     checked_correction,
     checked_label,
     checked_names,
@@ -37,39 +38,15 @@ from larc.stream.checks import (
     without_labels,
 )
 from larc.stream.commits import committing
-from larc.stream.log import (
-    Correction,
-    LearningLog,
-    relearn,
-)
-from larc.stream.plans import (
-    Answers,
-    LearningPlan,
-    ReadPlan,
-    planned_learning,
-)
+from larc.stream.log import Correction, LearningLog, Retraction, relearn
+from larc.stream.plans import Answers, LearningPlan, ReadPlan, planned_learning
 from larc.stream.prompter import Prompter
-from larc.stream.question import (
-    LabelIs,
-    LabelValue,
-    Question,
-    Recorded,
-    labels_of,
-)
+from larc.stream.question import LabelIs, LabelValue, Question, Recorded, labels_by_text
 from larc.stream.saving import NOTES, SESSION_FILE, SESSION_UPGRADES, SessionFile, json_part
 from larc.stream.strategies import Strategy
 from larc.stream.strategy_steps import rule_of
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = [
-    "SESSION_FILE",
-    "SESSION_UPGRADES",
-    "Session",
-    "SessionFull",
-    "SessionLimits",
-]
+__all__ = ["SESSION_FILE", "SESSION_UPGRADES", "Session", "SessionFull", "SessionLimits"]
 
 
 class Session:
@@ -351,6 +328,28 @@ class Session:
             self.events += 1
             return Correction(name, past.value, value, relearned)
 
+    def retract(self, name: str) -> Retraction:
+        """Take back a label that was learned and should not have been; its question awaits one.
+
+        A state cannot unlearn: it goes back to before the label and learns everything since again,
+        so the log must reach back to it, as for `correct`; otherwise it is refused.
+
+        Raises
+        ------
+        NeverAsked, LarcError
+            No label of that name is known; it is still awaited; or the log does not reach back.
+        """
+        with self.lock:
+            check_retraction(name, self.pending, self.labelled, self.log)
+            put = {name: self.log.reaching(name)[0].batch[name]}
+            self.limits.check(self.pending_size, self.size, put)
+            relearned = relearn(self, name, None)
+            before = self.labelled[name].value
+            self.labelled.forget(name)
+            self.pending.update(put)
+            self.point, self.events = self.point + 1, self.events + 1
+            return Retraction(name, before, relearned)
+
     # What a session holds ------------------------------------------------------------------------
 
     def _put(self, questions: Sequence[Question]) -> dict[str, Pending]:
@@ -419,4 +418,4 @@ class Session:
             DeprecationWarning,
             stacklevel=2,
         )
-        return self.learn(labels_of(items), only)
+        return self.learn(labels_by_text(items), only)

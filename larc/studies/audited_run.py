@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from larc.settings import restored, setting
 from larc.studies.ci import STUDY as CI
 from larc.studies.ci.queue import audit_queue
 from larc.studies.ci.settings import CISettings
+from larc.studies.study import Study
 
 #: The unit in which a study of a finished run keeps what it took over from that run.
 REPLAY = "replay"
@@ -46,15 +48,22 @@ class AuditedRun:
 
 
 def settled(settings: S) -> S:
-    """Return the settings with the hash of the run they name, which must be finished and whole."""
+    """Return the settings with the hash of the CI run they name, finished and whole."""
+    return settled_on(settings, (CI,))
+
+
+def settled_on(settings: S, studies: Sequence[Study]) -> S:
+    """Return the settings with the hash of the run they name, of one of some studies."""
+    known = " or ".join(f"`larc study {study.kind}`" for study in studies)
     if not settings.run:
-        raise LarcError("no run was given; name a finished run of `larc study ci` with --run.")
+        raise LarcError(f"no run was given; name a finished run of {known} with --run.")
     run = Run(settings.run)
-    if run.kind != CI.kind:
-        raise LarcError(f"{run.path} is a run of {run.kind!r}; give one of `larc study ci`.")
+    plans = {study.kind: study.evidence for study in studies}
+    if run.kind not in plans:
+        raise LarcError(f"{run.path} is a run of {run.kind!r}; give one of {known}.")
     if not run.is_closed:
         raise LarcError(f"{run.path} is not finished; run its own command again to go on.")
-    verify(run, {CI.kind: CI.evidence})
+    verify(run, plans)
     results = results_hash(run)
     if settings.results not in ("", results):
         raise LarcError(

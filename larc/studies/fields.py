@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,6 +41,18 @@ def label_index(label: Any, candidates: tuple[str, ...]) -> int:
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(candidates):
         return label
     raise LarcError(f"label {label!r} is neither a candidate nor the index of one.")
+
+
+def optional_label(row: Mapping[str, Any], candidates: tuple[str, ...]) -> int | None:
+    """Return the label of a line; none where it has none, or null: it is not known.
+
+    Examples
+    --------
+    >>> optional_label({"label": "no"}, ("yes", "no")), optional_label({}, ("yes", "no"))
+    (1, None)
+    """
+    label = row.get("label")
+    return None if label is None else label_index(label, candidates)
 
 
 def moment(value: Any, field: str) -> tuple[str, float]:

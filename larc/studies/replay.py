@@ -161,7 +161,7 @@ class SessionPlayer:
         with self.ledger.operation("update"):
             done = self.session.learn(labels_of(event.items))
         if self.expert:
-            self.expert.learn([Labelled(item.question, item.label) for item in event.items])
+            self.expert.learn([Labelled(item.question, item.right) for item in event.items])
         self.updates += [[event.time, name, u.loss, u.distance] for name, u in done.items()]
 
     def save(self, path: Path, notes: Mapping[str, Any]) -> None:

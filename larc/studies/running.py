@@ -132,15 +132,14 @@ def _no_trace(out: Path) -> Iterator[None]:
     The next command would have to give the settings that were refused, or choose another --out.
     """
     new, existed = not (out / "config.json").exists(), out.exists()
+    # What says only that a run was begun, and what it read.
+    begun = {out / "config.json", out / "evidence.jsonl"}
     try:
         yield
     except LarcError:
-        if (
-            new
-            and out.is_dir()
-            and not any(p.is_file() and p != out / "config.json" for p in out.rglob("*"))
-        ):
-            (out / "config.json").unlink(missing_ok=True)
+        if new and out.is_dir() and not any(p.is_file() and p not in begun for p in out.rglob("*")):
+            for file in begun:
+                file.unlink(missing_ok=True)
             for empty in sorted(out.rglob("*"), reverse=True):
                 empty.rmdir()
             if not existed:

@@ -19,7 +19,7 @@ from larc.residual import Factors, checked_seed
 from larc.rules import SGD, RMSprop, UpdateRule, rule_facts, rule_text
 from larc.scoring import Limits, Normalise
 from larc.state import SlowState
-from larc.stream.question import Recorded
+from larc.stream.question import Recorded, with_labels
 from larc.substrate.frozen import Substrate
 from larc.training.base import (
     AdamW,
@@ -143,7 +143,7 @@ class StreamTrainer(SlowTrainer):
         # Tokenises everything now, so that what cannot be scored is refused before training.
         for items in self.streams:
             self._objective(
-                [[Label(i.question.prompt, i.question.candidates, i.label) for i in items]]
+                [[Label(i.question.prompt, i.question.candidates, i.right) for i in items]]
             )
 
     def learned(self) -> tuple[float | None, str]:
@@ -224,9 +224,12 @@ def _checked_streams(streams: Iterable[Sequence[Recorded]]) -> list[list[Recorde
             raise LarcError(
                 f"stream {index} is no list of larc.Recorded; give a list of such lists."
             )
-        ordered = sorted(items, key=lambda item: (item.asked, item.name))
+        # A question without a label neither teaches nor can be scored.
+        ordered = sorted(with_labels(items), key=lambda item: (item.asked, item.name))
         if len(ordered) < 2:
-            raise LarcError(f"stream {index} has fewer than two questions; leave it out.")
+            raise LarcError(
+                f"stream {index} has fewer than two questions with labels; leave it out."
+            )
         checked.append(ordered)
     if not checked:
         raise LarcError("there are no streams to train on; give at least one.")
@@ -271,7 +274,8 @@ def train_streams(
     Parameters
     ----------
     substrate, streams
-        The frozen model, and each stream's questions: `larc.Recorded`, with label and times.
+        The frozen model, and each stream's questions: `larc.Recorded`, with label and times. Those
+        without a label are left out.
     objective, gradient, loss, window, horizon, batch
         See `StreamSettings`.
     updates

@@ -205,4 +205,4 @@ def _put(whole: Factors, chosen: Tensor, some: Factors) -> Factors:
 
 
 def _labels(items: Sequence[Recorded], kind: type[Label]) -> list[Label]:
-    return [kind(item.question.prompt, item.question.candidates, item.label) for item in items]
+    return [kind(item.question.prompt, item.question.candidates, item.right) for item in items]

@@ -1,4 +1,6 @@
 import gzip
+import subprocess
+import sys
 
 import pytest
 
@@ -54,3 +56,41 @@ def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(LarcError, match="cannot be read: No such file"):
         list(read_lines(tmp_path / "none"))
+
+
+MEASURED = """
+import resource, sys
+from larc.errors import LarcError
+from larc.studies.stream.events import read_events
+
+def most():
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+before = most()
+try:
+    read_events(sys.argv[1])
+except LarcError as error:
+    print(error)
+print(most() - before)
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_of_100_mb_is_refused_by_its_number_and_never_held(tmp_path, packed):
+    path = tmp_path / "a.jsonl"
+    with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
+        file.write(b"{}\n" + b'{"prompt": "')
+        for _ in range(100):
+            file.write(b"x " * 500_000)
+        file.write(b'"}\n')
+    told = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    ).stdout
+    assert "line 2: it is too long to be one object." in told
+    # One line of at most 16 MiB, and what adding a piece to it takes.
+    assert int(told.splitlines()[-1]) < 4 * lines.LONGEST_LINE < 100_000_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import larc
-from larc.stream import LabelFrequency, Question, Strategy
+from larc.stream import LabelFrequency, Question, Recorded, Strategy
 from larc.stream.session import Session
 from tests.stream.test_controller import SLEEPY
 from tests.stream.test_plans import snapshot
@@ -165,6 +165,57 @@ def test_a_log_is_bounded_and_what_it_no_longer_reaches_is_recorded(tiny):
     assert session.correct("3", 1).relearned == 1
 
 
+@pytest.mark.parametrize("restore", [None, 0, 2])
+@pytest.mark.parametrize("name", ["0", "2", "3"])
+def test_with_a_log_a_retracted_label_was_never_learned(tiny, tmp_path, name, restore):
+    point = None if restore is None else (restore, tmp_path / "session")
+    session = taught(tiny, TURNS, restore=point)
+    turns = [{n: v for n, v in labels.items() if n != name} for labels in TURNS]
+    expected = taught(tiny, [labels for labels in turns if labels])
+    value = next(labels[name] for labels in TURNS if name in labels)
+    retraction = session.retract(name)
+    reached = [name in labels for labels in TURNS].index(True)
+    assert (retraction.before, retraction.relearned) == (value, 3 - reached)
+    for strategy, episode in expected.episodes.items():
+        assert session.episodes[strategy].factors.equal(episode.factors)
+        assert session.episodes[strategy].step == episode.step
+        ours, theirs = (e.stream.bit_generator.state for e in (session.episodes[strategy], episode))
+        assert ours == theirs
+    assert session.prompter.seen == expected.prompter.seen
+    # It awaits a label again, also after a restore, and a correction goes past the gap it left.
+    session.save(tmp_path / "again")
+    again = session_on(tiny, limits=LOG)
+    again.prompter = Forgetful()
+    again.restore(tmp_path / "again")
+    assert list(again.pending) == [name]
+    other = "1" if name == "0" else "0"
+    assert again.correct(other, 2).relearned == 3
+    again.learn({name: value})
+    assert again.retract(name).relearned == 1
+
+
+def test_what_cannot_be_retracted_is_refused_and_nothing_changes(tiny):
+    session = labelled_session(tiny)
+    before = snapshot(session)
+    for name, sentence in (
+        ("done", "a state cannot unlearn; restore a file saved before it"),
+        ("awaited", "still awaited; drop it"),
+        ("dropped", "there is none to retract"),
+        (["done"], "the name of a question"),
+    ):
+        with pytest.raises(larc.LarcError, match=sentence):
+            session.retract(name)
+    with pytest.raises(larc.NeverAsked):
+        session.retract("never")
+    assert snapshot(session) == before
+    full = taught(tiny, TURNS)
+    full.limits = larc.SessionLimits(log=2**20, pending=1)
+    before = snapshot(full)
+    with pytest.raises(larc.SessionFull):
+        full.retract("0")
+    assert snapshot(full) == before
+
+
 def controller_taught(substrate, turns, path=None):
     strategies = [Strategy("reset", retention="reset"), Strategy("carry"), Strategy("s", sham=True)]
     slow = larc.SlowState.initial(substrate, rank=4, seed=3)
@@ -211,6 +262,23 @@ def test_the_first_correction_of_a_controller_equals_the_right_label_at_once(tin
     assert wrong.experts[0].counts == right.experts[0].counts
 
 
+def test_a_retracted_label_leaves_a_controllers_trust_and_experts_too(tiny, tmp_path):
+    never, back = controller_taught(tiny, {"x": 1}), controller_taught(tiny, {"x": 1, "y": 0})
+    never.ask([Question(f"y{n}", CANDIDATES, prompt="y: ") for n in "ab"])
+    never.drop(["yb"])
+    assert back.experts[0].counts != never.experts[0].counts
+    assert back.retract("ya").relearned == 1
+    assert back.experts[0].counts == never.experts[0].counts
+    assert back.forecaster.state() == never.forecaster.state()
+    assert set(back.session.pending) == set(never.session.pending)
+    back.save(tmp_path / "c")
+    for one in (never, back):
+        one.learn({"ya": 2})
+    assert back.forecaster.state() == never.forecaster.state()
+    with pytest.raises(larc.LarcError, match="the name of a question"):
+        back.retract(3)
+
+
 class Failing(LabelFrequency):
     """Learns, and then fails."""
 
@@ -241,3 +309,33 @@ def test_an_expert_that_fails_leaves_states_prompter_experts_and_trust_as_they_w
     controller.drop(["doom"])
     with pytest.raises(larc.NeverAsked):
         controller.learn({"doom": 1})
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_an_item_that_arrives_with_other_candidates_is_learned_by_its_text_or_refused(
+    tiny, controlled
+):
+    """Another order and another number mean what they say; another text is no candidate."""
+    arriving = {
+        "a": Recorded(Question("a", CANDIDATES[::-1]), 0, 1, label=0),
+        "b": Recorded(Question("b", CANDIDATES[:2]), 0, 1, label=1),
+    }
+    sessions = [session_on(tiny, strategies=STRATEGIES[:3]) for _ in range(2)]
+    one, expected = (larc.Controller(s, [LabelFrequency()]) if controlled else s for s in sessions)
+    for each in (one, expected):
+        each.ask([asked("a"), asked("b"), asked("c")])
+    with pytest.warns(DeprecationWarning, match="arrive is now"):
+        one.arrive(list(arriving.values()))
+    expected.learn({"a": CANDIDATES[-1], "b": CANDIDATES[1]})
+    for name, episode in sessions[1].episodes.items():
+        assert sessions[0].episodes[name].factors.equal(episode.factors)
+    assert dict(sessions[0].labelled) == dict(sessions[1].labelled)
+    before = snapshot(sessions[0])
+    trust = one.forecaster.state() if controlled else None
+    with (
+        pytest.warns(DeprecationWarning, match="arrive is now"),
+        pytest.raises(larc.NotACandidate),
+    ):
+        one.arrive([Recorded(Question("c", ("left", "right")), 0, 1, label=0)])
+    assert snapshot(sessions[0]) == before
+    assert trust == (one.forecaster.state() if controlled else None)

@@ -1,17 +1,22 @@
 """The continuous-integration study on made-up jobs and the tiny model."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from larc.cli import main
+from larc.errors import LarcError
 from larc.evaluation import half_brier
 from larc.io.parquet import from_parquet
 from larc.runs import units
 from larc.runs.run import Run
+from larc.runs.settings import Execution
 from larc.stream.session import Session
 from larc.studies.ci.queue import audit_queue
 from larc.studies.ci.settings import PRESETS, CISettings
+from larc.studies.registry import STUDIES
+from larc.studies.running import run_study
 
 SMALL = ["--seeds", "2026092811", "--train", "6", "--audit", "8"]
 
@@ -158,3 +163,14 @@ def test_the_config_keeps_what_decides_the_result(run):
     assert "pending_limit" not in saved
     assert saved["train"] == "6"
     assert Run(run).kind == "ci"
+
+
+def test_a_job_too_long_for_the_audit_is_refused_before_any_training(tmp_path):
+    settings = replace(PRESETS["smoke"], seeds=(7,), train="6", audit="8")
+    split = audit_queue(settings)
+    *others, last = split.audit
+    changed = replace(split, audit=(*others, last._replace(job_name="x" * 3000)))
+    study = replace(STUDIES["ci"], prepare=lambda _: changed)
+    with pytest.raises(LarcError, match=rf"job '{last.job_id:020d}' of .* over the limit of 1024"):
+        run_study(study, settings, tmp_path / "run", Execution())
+    assert not (tmp_path / "run").exists()

@@ -273,7 +273,7 @@ def test_what_cannot_be_asked_is_named_before_any_training(tmp_path):
     out = tmp_path / "run"
     with pytest.raises(LarcError, match=r"1 question cannot be asked.*'q13' of 'stream': the pro"):
         replay(out, **write(tmp_path / "events.jsonl", lines))
-    assert not list(out.glob("units/*/*"))
+    assert not out.exists()
     with pytest.raises(LarcError, match="rule"):
         replay(tmp_path / "rule", rule="sgd:no")
     assert not (tmp_path / "rule").exists()
@@ -294,3 +294,22 @@ def test_labels_that_never_arrive_leave_every_path_at_its_start(tmp_path):
     assert table(out, "updates") == []
     assert "synthetic" not in (out / "report.md").read_text()
     assert main(["verify", str(out)]) == 0
+
+
+def test_questions_without_a_label_are_asked_teach_nothing_and_are_in_no_score(tmp_path):
+    """The same scores as with those questions gone, and the report says how many there are."""
+    lines = own_stream()
+    extra = {key: lines[-2][key] for key in ("asked", "prompt", "candidates")}
+    file = write(tmp_path / "own.jsonl", [*lines, {**extra, "name": "nobody knows"}])
+    whole, less = tmp_path / "whole", tmp_path / "less"
+    replay(whole, **file)
+    assert main(["report", str(whole)]) == 0
+    asked = [row for row in rows(whole) if row["label"] is None]
+    assert {row["name"] for row in asked} == {"nobody knows"}
+    assert {row["path"] for row in asked} == {PRIOR, *(path.name for path in STRATEGIES)}
+    counted = dict(table(whole, "questions"))
+    assert counted["Predicted and in no score: no label will come"] == "1"
+    replay(less, **write(tmp_path / "less.jsonl", lines))
+    assert main(["report", str(less)]) == 0
+    assert table(whole, "replay") == table(less, "replay")
+    assert table(whole, "accuracy") == table(less, "accuracy")

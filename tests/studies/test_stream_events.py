@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,20 @@ def test_defaults_and_every_form_of_a_label(tmp_path):
     assert (third.name, third.group, third.stream) == ("n", "g", "s")
 
 
+def test_a_line_may_have_no_label_where_none_will_come(tmp_path):
+    unlabelled = {"asked": 0, "prompt": "Up? ", "candidates": ["yes", "no"]}
+    rows = [unlabelled, {**unlabelled, "label": None, "arrives": None}, GOOD]
+    read = read_events(write(tmp_path / "events.jsonl", rows))
+    assert [(one.label, one.arrives) for one in read] == [(None, None), (None, None), (1, 9.0)]
+
+
+def test_an_audit_without_any_label_is_refused():
+    items = [item("a", 0, 1), item("b", 2, None), replace(item("c", 3, None), label=None)]
+    assert divide(items, 1).counts["unlabelled"] == 1
+    with pytest.raises(LarcError, match="none of the 1 questions of the audit has a label"):
+        divide(items, 2)
+
+
 def test_gzip_is_read_as_plain(tmp_path):
     plain = write(tmp_path / "events.jsonl", [GOOD, GOOD])
     packed = tmp_path / "events.jsonl.gz"
@@ -70,7 +85,9 @@ def test_times_are_iso_or_numbers(tmp_path, asked, arrives, delay):
     [
         ("{not json", "it is not JSON."),
         ("[1, 2]", "it is not an object"),
-        (without("label"), "it has no label."),
+        (without("label"), "its label arrives, and it has none"),
+        ({**GOOD, "label": None}, "its label arrives, and it has none"),
+        (without("arrives"), "it has no arrives."),
         ({**GOOD, "arrive": 3}, "there is no field 'arrive'; did you mean 'arrives'?"),
         ({**GOOD, "weight": 3}, "there is no field 'weight'; there are: name, asked"),
         (json.dumps(GOOD)[:-1] + ', "asked": 1}', "a field is given twice."),

@@ -4,13 +4,16 @@ import csv
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from larc.cli import main
 from larc.errors import LarcError
+from larc.evaluation import half_brier
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.runs.settings import Execution
+from larc.state import SlowState
 from larc.studies.registry import STUDIES
 from larc.studies.running import run_study
 from larc.studies.streams.names import (
@@ -23,9 +26,11 @@ from larc.studies.streams.names import (
     WORDS_ON_KEEP,
     WORDS_ON_RESET,
 )
+from larc.studies.streams.results import contrast_of
 from larc.studies.streams.settings import PRESETS
 from larc.studies.streams.split import data_sets
 from larc.studies.streams.synthetic import synthetic_streams
+from larc.studies.streams.ways import training_name
 
 SEED = 2026092811
 SMALL = replace(
@@ -242,3 +247,69 @@ def test_a_start_of_another_study_is_refused(smoke, tmp_path):
     options = ["--preset", "smoke", "--start", str(smoke), "--out", str(tmp_path / "out")]
     assert main(["study", "streams", *options]) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_questions_without_a_label_are_asked_teach_nothing_and_are_in_no_score(tmp_path):
+    """Half of every stream has none: all are answered, and scores are of the others alone."""
+    file = tmp_path / "halves.jsonl"
+    with file.open("w") as lines:
+        for stream, items in synthetic_streams().items():
+            for number, item in enumerate(items):
+                row = {"stream": stream, "item_id": item.name, "order": number, "text": item.text}
+                row |= {"candidates": list(item.candidates)}
+                lines.write(json.dumps(row | ({} if number % 2 else {"label": item.label})) + "\n")
+    out = tmp_path / "run"
+    carried_out(out, data=(str(file),), objectives=("static",), costly_streams=0)
+    assert main(["report", str(out)]) == 0
+    assert main(["verify", str(out)]) == 0
+    (data,) = data_sets(replace(SMALL, data=(str(file),)))
+    assert all(item.label is not None for stream in data.training for item in stream)
+    kept = [row for row in rows(out) if row["path"] == KEEP]
+    assert len(kept) == data.counts["test"]["used_questions"]
+    assert sum(row["label"] is None for row in kept) == data.counts["test"]["unlabelled"] > 0
+    assert [row["seen"] for row in kept if row["number"] == 5] == [3] * len(data.test)
+    losses = {}
+    for row in kept:
+        if row["label"] is not None:
+            [loss] = half_brier([row["policy"]], [row["label"]])
+            losses.setdefault(row["stream"], []).append(loss)
+    [score] = [row[3] for row in table(out, "scores") if row[1] == KEEP]
+    assert float(score) == pytest.approx(np.mean([np.mean(v) for v in losses.values()]), abs=6e-5)
+    [counted] = [row for row in table(out, "data") if row[1] == "test"]
+    assert counted[-1] == str(data.counts["test"]["unlabelled"])
+
+
+def test_ways_to_score_candidates_are_compared_in_the_report(tmp_path):
+    """Each has a start trained by it; what was not chosen is tested beside what was."""
+    out = tmp_path / "run"
+    scores = ("prior", "mean", "sum")
+    carried_out(out, scores=scores, objectives=("static",), costly_streams=0, rules=("sgd:0.5",))
+    assert main(["report", str(out)]) == 0
+    for score in scores:
+        unit = out / "units" / training_name("synthetic", score, "static", SEED)
+        slow = SlowState.from_bytes((unit / "slow.safetensors").read_bytes(), unit.name)
+        assert slow.normalise == score
+    choice = json.loads((out / "units/choice-synthetic/choice.json").read_text())
+    others = [score for score in scores if score != choice["way"]["score"]]
+    shown = {row[1]: float(row[3]) for row in table(out, "scores")}
+    against = {row[1] for row in table(out, "against-keep")}
+    tried = {row[1] for row in table(out, "choices")}
+    if choice["way"]["start"] != "static":
+        others = [*others, choice["way"]["score"]]
+    for score in others:
+        assert {f"KEEP static {score}", f"RESET static {score}"} <= set(shown)
+        assert f"KEEP static {score} minus KEEP" in against
+    assert all(any(f"static-{score}-" in name for name in tried) for score in scores)
+    assert len({shown[f"RESET static {score}"] for score in others}) == len(others)
+
+
+def test_fewer_than_four_streams_give_no_interval_and_the_sentence_says_so(run):
+    """There are three test streams; LoRA has one."""
+    text = (run / "report.md").read_text()
+    assert "99 % interval none: fewer than 4 streams" in text
+    assert "nan" not in text
+    assert {row[4] for row in table(run, "effects")} == {"none: fewer than 4 streams"}
+    four = contrast_of(np.array([[0.1, 0.2, 0.3, 0.4]]))
+    assert four.interval.startswith("[+0.1")
+    assert four.above_zero
+    assert not contrast_of(np.array([[0.1, 0.2, 0.3]])).above_zero

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from larc.cli import main
 from larc.errors import LarcError
 from larc.stream.queue import Ask
 from larc.studies.replay import ordered
@@ -173,3 +174,61 @@ def test_data_have_to_be_named_each_once(tmp_path):
         data_sets(StreamsSettings())
     with pytest.raises(LarcError, match="two files are called alike"):
         data_sets(replace(PRESETS["smoke"], data=("synthetic", "synthetic")))
+
+
+def test_a_line_may_have_no_label_where_none_will_come(tmp_path):
+    lines = [line(0), {**line(1), "label": None}, line(2), line(3)]
+    del lines[2]["label"]
+    items = read_streams(write(tmp_path / "t.jsonl", lines))["shop"]
+    assert [item.label for item in items] == [0, None, None, 1]
+    asked = recorded(items, StreamsSettings(delay="1"))
+    assert [item.arrives for item in asked] == [1.5, None, None, 4.5]
+    events = list(ordered(asked))
+    assert sum(len(event.items) for event in events if isinstance(event, Ask)) == 4
+    assert [i.name for event in events if not isinstance(event, Ask) for i in event.items] == [
+        *("i0", "i3")
+    ]
+
+
+@pytest.mark.parametrize("delay", ["data", "60s"])
+def test_by_the_clock_of_the_data_too_nothing_arrives_without_a_label(tmp_path, delay):
+    lines = [line(n, time=n, arrival=n + 5) for n in range(3)]
+    del lines[1]["label"], lines[1]["arrival"]
+    items = read_streams(write(tmp_path / "t.jsonl", lines))["shop"]
+    arrivals = [item.arrives for item in recorded(items, StreamsSettings(delay=delay))]
+    assert arrivals == ([5.0, None, 7.0] if delay == "data" else [60.0, None, 62.0])
+
+
+def test_a_label_that_arrives_and_is_none_and_a_stream_without_one_are_refused(tmp_path):
+    with pytest.raises(LarcError, match="line 1: its label arrives, and it has none"):
+        read_streams(write(tmp_path / "t.jsonl", [line(0, label=None, time=0, arrival=1)]))
+    streams = {
+        name: [replace(item, label=None) for item in items]
+        for name, items in synthetic_streams().items()
+    }
+    with pytest.raises(LarcError, match="has a label, so nothing can be learned or scored there"):
+        divide("synthetic", streams, PRESETS["smoke"])
+
+
+def test_a_text_over_the_limit_is_refused_before_any_training_wherever_its_stream_is(
+    tmp_path, capsys
+):
+    lines = [
+        line(number, stream=stream, text=f"Ticket {number} of {stream}")
+        for stream in (f"s{number}" for number in range(8))
+        for number in range(6)
+    ]
+    settings = replace(PRESETS["smoke"], data=(str(write(tmp_path / "t.jsonl", lines)),))
+    (data,) = data_sets(settings)
+    long = {"validation": data.validation[0][0].stream, "test": data.test[-1][0].stream}
+    command = ["study", "streams", "--preset", "smoke", "--seeds", "7", "--scores", "prior"]
+    command += ["--objectives", "static", "--costly-streams", "0", "--updates", "1"]
+    for part, stream in long.items():
+        changed = [{**one, "text": "x" * 2000} if one["stream"] == stream else one for one in lines]
+        file, out = write(tmp_path / f"{part}.jsonl", changed), tmp_path / part
+        line_of = [*command, "--data", str(file), "--out", str(out)]
+        assert main(line_of) == 1
+        told = capsys.readouterr().err
+        assert f"of {stream!r}: the prompt has 2009 tokens, over the limit of 1024" in told
+        assert not out.exists()  # nothing was begun, so the limit can be raised
+    assert main([*line_of, "--prompt-limit", "2100", "--validation-streams", "1"]) == 0

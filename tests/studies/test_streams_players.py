@@ -1,6 +1,7 @@
 """Players of streams: nothing is known early, and nobody depends on who is beside them."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,12 +10,14 @@ from larc.experts import WordLogistic
 from larc.learner import Learner
 from larc.progress import Display
 from larc.rules import SGD
+from larc.stream.question import Labelled, Question
 from larc.studies.streams.cases import Cases
 from larc.studies.streams.comparing import bare
 from larc.studies.streams.players import ExpertPlayer, StatePlayer
 from larc.studies.streams.settings import PRESETS
 from larc.studies.streams.split import recorded
 from larc.studies.streams.synthetic import synthetic_streams
+from larc.studies.streams.units import short_enough
 from larc.studies.streams.walking import walk
 from larc.studies.streams.ways import Way
 
@@ -126,3 +129,21 @@ def test_what_is_asked_of_several_streams_is_one_batch(learner, tiny):
     calls = {(row["operation"], row["kind"]): row["calls"] for row in tiny.ledger.as_rows()}
     assert calls["read", "mixer"] == 8
     assert calls["update", "mixer"] == 8
+
+
+def test_control_tokens_in_cases_are_characters_and_count_as_such(tiny):
+    """A prompt with cases is as long as what will be asked: a control token in it is seven."""
+    settings = replace(PRESETS["smoke"], prompt_limit=40)
+    fits = partial(short_enough, tiny, settings)
+    cases = Cases(1, most=4, fits=fits)
+    for name in "ab":
+        labelled = Question(name, ("x<eos>", "y"), prompt="Text <eos><pad>: ")
+        cases.learn(0, Labelled(labelled, 0))
+    prompt = cases.prompt(0, Question("c", ("x<eos>", "y"), prompt="Text: "))
+    assert prompt == "Text <eos><pad>: x<eos>\n\nText: "  # two cases would be 56 characters
+    asked = larc.scoring.ask(tiny, prompt, ["x<eos>", "y"], settings.limits)
+    assert tiny.tokenizer.decode(asked.prompt) == prompt
+    assert not {0, 1} & {*asked.prompt, *asked.candidates[0][:-1]}
+    # With control tokens read as such, both would seem to fit.
+    both = "\n\n".join(["Text <eos><pad>: x<eos>"] * 2 + ["Text: "])
+    assert len(tiny.tokenizer(both)["input_ids"]) <= 40 < len(both)

@@ -23,6 +23,7 @@ from larc.service.generating import (
     View,
     chat_prompt,
     encode,
+    encode_chat,
     generate,
     score,
     view,
@@ -150,13 +151,14 @@ async def post_chat(body: ChatBody, here: Here, who: Who) -> Response:
     """Answer messages under a stream's state; the version is pinned when it starts."""
     name, version = named(who, body.model)
     state = await _view(here, name, version)
-    prompt = chat_prompt(state.substrate, [one.model_dump() for one in body.messages])
+    messages = [one.model_dump() for one in body.messages]
+    prompt = chat_prompt(state.substrate, messages)
     if body.larc is not None:
         return await _asked(here, who, state, body, prompt, "chat.completion")
     if body.max_tokens is None:
         body.max_tokens = body.max_completion_tokens
     top = (body.top_logprobs or 0) if body.logprobs else None
-    work = Work(here, state, body, encode(state.substrate, prompt), top)
+    work = Work(here, state, body, encode_chat(state.substrate, messages), top)
     if body.stream:
         return StreamingResponse(
             work.events("chat.completion.chunk"), media_type="text/event-stream"

@@ -7,6 +7,7 @@ from larc.progress import Display
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.runs.units import do_all, hashes
+from larc.studies.ci.prompts import asked_texts
 from larc.studies.ci.queue import queue_counts
 from larc.studies.ci.settings import CISettings
 from larc.studies.ci.through import ThroughAudit, ThroughFit, through_name
@@ -21,13 +22,15 @@ def carry_out(run: Run, split: Split, settings: CISettings, execution: Execution
     starts = {seed: _start_content(settings, seed) for seed in settings.seeds}
     if not run.evidence():  # a run of before this was recorded stays in its order
         run.record("questions read", {"counts": queue_counts(split)})
-    fits, histories = (
-        [
-            kind(settings=settings, seed=seed, training=split.training, start=starts[seed])
-            for seed in settings.seeds
-        ]
-        for kind in (Fit, History)
-    )
+    asked = asked_texts([*split.training, *split.audit])
+    fits = [
+        Fit(settings=settings, seed=seed, training=split.training, start=starts[seed], asked=asked)
+        for seed in settings.seeds
+    ]
+    histories = [
+        History(settings=settings, seed=seed, training=split.training, start=starts[seed])
+        for seed in settings.seeds
+    ]
     through = [
         ThroughFit(settings=settings, seed=seed, training=split.training, start=starts[seed])
         for seed in (settings.seeds if settings.through else ())

@@ -15,7 +15,8 @@ from larc.runs.engines import Files
 from larc.state import SlowState
 from larc.stream.question import Recorded
 from larc.stream.strategies import Strategy
-from larc.studies.ci.units import LEVELS, TRAINED, VIEWS, JobUnit, audit_name, causal_prompts
+from larc.studies.ci.prompts import causal_prompts
+from larc.studies.ci.units import LEVELS, TRAINED, VIEWS, JobUnit, audit_name
 from larc.studies.fitting import fit_trainer
 from larc.studies.replay import PredictionTable, SessionPlayer, ordered, replay
 from larc.substrate import Substrate

@@ -27,10 +27,12 @@ from larc.runs.engines import Files
 from larc.runs.units import ModelUnit
 from larc.state import SlowState
 from larc.stream.prompter import PLAIN
-from larc.stream.question import Labelled, Question, Recorded, labels_of, questions_of
+from larc.stream.question import Question, Recorded, labels_of, questions_of
 from larc.stream.queue import Arrive, Ask
 from larc.stream.session import Session
 from larc.stream.strategies import Retention, Strategy
+from larc.studies.asking import check_questions
+from larc.studies.ci.prompts import causal_prompts
 from larc.studies.ci.settings import CISettings
 from larc.studies.replay import (
     PredictionTable,
@@ -118,7 +120,9 @@ class JobUnit(ModelUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class Fit(JobUnit):
-    """The task-matched training of one seed."""
+    """The task-matched training of one seed; ``asked`` is checked first: all texts of the study."""
+
+    asked: Sequence[tuple[str, str, Sequence[str]]] = ()
 
     @property
     def name(self) -> str:
@@ -127,9 +131,10 @@ class Fit(JobUnit):
 
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Train one epoch on both views of every training job, weighted by the queue's levels."""
+        check_questions(substrate, self.asked, self.settings.limits)
         put, _ = causal_prompts([recorded_job(job) for job in self.training])
         labels = [
-            Label(prompts[view], item.question.candidates, item.label)
+            Label(prompts[view], item.question.candidates, item.right)
             for item, prompts in put
             for view in VIEWS
         ]
@@ -162,7 +167,7 @@ class History(JobUnit):
             )
         offsets = fit_offsets(
             np.stack([read.double().numpy() for read in reads]),
-            [item.label for item, _ in put],
+            [item.right for item, _ in put],
             item_weights([item for item, _ in put]),
         )
         strategies = control_strategies(offsets)
@@ -272,16 +277,3 @@ def audit_name(kind: str, seed: int, repository: str) -> str:
     'audit-7-o_r'
     """
     return f"{kind}-{seed}-{repository.replace('/', '_')}"
-
-
-def causal_prompts(
-    items: Sequence[Recorded],
-) -> tuple[list[tuple[Recorded, dict[str, str]]], JobPrompter]:
-    """Return every item with its prompts as of when it was asked, and the prompter at the end."""
-    prompter, put = JobPrompter(), []
-    for event in ordered(items):
-        if isinstance(event, Ask):
-            put += [(item, dict(prompter.prompts(item.question))) for item in event.items]
-        else:
-            prompter.learn([Labelled(item.question, item.label) for item in event.items])
-    return put, prompter

@@ -7,7 +7,7 @@ controller keep the states itself, so that one it has ruled out costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,19 @@ class Variant:
     by_job: bool = False
 
 
-def variants(known: Sequence[str]) -> list[Variant]:
+def variants(
+    known: Sequence[str], among: Mapping[str, Sequence[str]] = GROUPS, *, contexts: bool = True
+) -> list[Variant]:
     """Return the controller, and what it is without each of its parts.
+
+    Parameters
+    ----------
+    known
+        Who answered.
+    among
+        Whom the controller chooses among, in the order in which the ablation adds them.
+    contexts
+        Whether trust may depend on where a question comes from.
 
     Examples
     --------
@@ -72,7 +83,7 @@ def variants(known: Sequence[str]) -> list[Variant]:
     ['CONTROLLER', 'plain mean', 'no drift', 'no contexts', 'contexts by job', 'one rate',
     'without experts', 'without reset', 'without carried', 'experts', '+ reset']
     """
-    groups = {name: tuple(p for p in members if p in known) for name, members in GROUPS.items()}
+    groups = {name: tuple(p for p in members if p in known) for name, members in among.items()}
     groups = {name: members for name, members in groups.items() if members}
     everybody = tuple(predictor for members in groups.values() for predictor in members)
     whole = ForecasterSettings()
@@ -80,8 +91,14 @@ def variants(known: Sequence[str]) -> list[Variant]:
         Variant(CONTROLLER, everybody, whole),
         Variant("plain mean", everybody, None),
         Variant("no drift", everybody, replace(whole, shares=(0.0,))),
-        Variant("no contexts", everybody, replace(whole, contexts=0)),
-        Variant("contexts by job", everybody, whole, by_job=True),
+        *(
+            [
+                Variant("no contexts", everybody, replace(whole, contexts=0)),
+                Variant("contexts by job", everybody, whole, by_job=True),
+            ]
+            if contexts
+            else []
+        ),
         Variant("one rate", everybody, replace(whole, rates=(2.0,))),
     ]
     for name, members in groups.items():
@@ -90,12 +107,9 @@ def variants(known: Sequence[str]) -> list[Variant]:
             chosen.append(Variant(f"without {name}", others, whole))
     sofar: tuple[str, ...] = ()
     for name, members in list(groups.items())[:-1]:  # with the last it is the controller itself
+        chosen.append(Variant(f"+ {name}" if sofar else name, (*sofar, *members), whole))
         sofar += members
-        chosen.append(Variant(f"+ {name}" if chosen[-1].name in _ADDING else name, sofar, whole))
     return chosen
-
-
-_ADDING = ("experts", *(f"+ {name}" for name in GROUPS))
 
 
 def carry_out(
@@ -164,7 +178,10 @@ class Mixed(Unit):
 
 
 def mix(
-    items: Sequence[Recorded], given: Mapping[str, Mapping[str, Sequence[float]]], variant: Variant
+    items: Sequence[Recorded],
+    given: Mapping[str, Mapping[str, Sequence[float]]],
+    variant: Variant,
+    context: Callable[[Question, Variant], str] | None = None,
 ) -> tuple[list[tuple[Recorded, list[float]]], dict[str, Any]]:
     """Mix predictions in causal order; returns what was said of each item, and what to know of it.
 
@@ -176,7 +193,10 @@ def mix(
         For each item by name, every predictor's probabilities.
     variant
         How.
+    context
+        What trust may depend on; by default the workflow of a question's job.
     """
+    context = context or (lambda question, how: context_of(question, by_job=how.by_job))
     mixture: list[tuple[Recorded, list[float]]] = []
     if variant.settings is None:
         for item in items:
@@ -188,11 +208,11 @@ def mix(
         if isinstance(event, Ask):
             for item in event.items:
                 policies = {name: given[item.name][name] for name in variant.predictors}
-                context = context_of(item.question, by_job=variant.by_job)
-                forecast = forecaster.predict(item.name, policies, context)
+                where = context(item.question, variant)
+                forecast = forecaster.predict(item.name, policies, where)
                 mixture.append((item, list(forecast.probabilities)))
         else:
-            forecaster.learn([(item.name, item.label) for item in event.items])
+            forecaster.learn([(item.name, item.right) for item in event.items])
     return mixture, _told(forecaster)
 
 

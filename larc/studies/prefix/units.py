@@ -265,7 +265,7 @@ def measured(
     chosen = [one for one in session.strategies if one.name in names and one.learns]
     labels = [
         [
-            Label(session.pending[i.name].prompts[one.view], i.question.candidates, i.label)
+            Label(session.pending[i.name].prompts[one.view], i.question.candidates, i.right)
             for i in items
         ]
         for one in chosen

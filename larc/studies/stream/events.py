@@ -10,10 +10,10 @@ from larc.errors import LarcError
 from larc.io.jsonl import checked_text, read_objects
 from larc.settings import nearest
 from larc.stream.question import Question, Recorded
-from larc.studies.fields import candidate_texts, label_index, moment
+from larc.studies.fields import candidate_texts, moment, optional_label
 
 FIELDS = ("name", "asked", "arrives", "prompt", "candidates", "label", "stream", "group")
-NEEDED = ("asked", "arrives", "prompt", "candidates", "label")
+NEEDED = ("asked", "prompt", "candidates")
 ONE_STREAM = "stream"
 
 
@@ -22,8 +22,10 @@ def read_events(path: str | Path) -> list[Recorded]:
 
     A line gives when its question is ``asked`` and when its label ``arrives`` (``null`` for never),
     its ``prompt``, its ``candidates``, and the ``label``: the index of the right candidate, or its
-    text. ``name`` is the line's number where it is not given, ``group`` the name, and ``stream``
-    one for all. Times are numbers throughout a file, or ISO 8601 texts with or without an offset.
+    text. Where no label will ever come, ``label`` and ``arrives`` are ``null`` or left out: the
+    question is asked, and no score counts it. ``name`` is the line's number where it is not given,
+    ``group`` the name, and ``stream`` one for all. Times are numbers throughout a file, or ISO 8601
+    texts with or without an offset.
 
     Examples
     --------
@@ -59,13 +61,17 @@ def _parsed(row: Mapping[str, Any], number: int) -> tuple[Recorded, str]:
     for field in row:
         if field not in FIELDS:
             raise LarcError(f"there is no field {field!r}; {nearest(field, FIELDS)}")
-    missing = [field for field in NEEDED if field not in row]
+    labelled = row.get("label") is not None
+    needed = (*NEEDED, "arrives") if labelled else NEEDED
+    missing = [field for field in needed if field not in row]
     if missing:
         raise LarcError(f"it has no {', '.join(missing)}.")
     name = checked_text(row, "name", str(number))
     kind, asked = moment(row["asked"], "asked")
     arrives: float | None = None
-    if row["arrives"] is not None:
+    if row.get("arrives") is not None:
+        if not labelled:
+            raise LarcError("its label arrives, and it has none; leave arrives out, or give both.")
         other, arrives = moment(row["arrives"], "arrives")
         if other != kind:
             raise LarcError(f"asked is one of {kind}, and arrives one of {other}.")
@@ -77,7 +83,7 @@ def _parsed(row: Mapping[str, Any], number: int) -> tuple[Recorded, str]:
         question,
         asked=asked,
         arrives=arrives,
-        label=label_index(row["label"], candidates),
+        label=optional_label(row, candidates),
         stream=checked_text(row, "stream", ONE_STREAM),
         group=checked_text(row, "group", name),
     )

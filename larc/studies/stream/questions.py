@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from larc.errors import LarcError
-from larc.stream.question import Question, Recorded
+from larc.stream.question import Question, Recorded, with_labels
 from larc.studies.stream.events import read_events
 from larc.studies.stream.settings import SYNTHETIC, StreamSettings
 
@@ -25,7 +25,7 @@ class Questions:
         Those of the training part whose labels arrive only then or later. No training sees them;
         in the audit they are feedback like any other.
     audit
-        The questions that are predicted and scored.
+        The questions that are predicted and, where they have a label, scored.
     unanswered, shared
         How many of the training part never get a label, and how many of either part are left out
         because their group is in both.
@@ -40,13 +40,16 @@ class Questions:
     @property
     def counts(self) -> dict[str, int]:
         """How many questions there are of each kind; together they are all that were read."""
-        return {
+        scored = len(with_labels(self.audit))
+        counts = {
             "training": len(self.training),
             "late": len(self.late),
             "unanswered": self.unanswered,
             "shared": self.shared,
-            "audit": len(self.audit),
+            "audit": scored,
         }
+        unlabelled = len(self.audit) - scored
+        return {**counts, "unlabelled": unlabelled} if unlabelled else counts
 
 
 def stream_questions(settings: StreamSettings) -> Questions:
@@ -90,6 +93,11 @@ def divide(items: Sequence[Recorded], train: int) -> Questions:
             f"of {len(items)} questions, --train {train} leaves {len(asked)} for training and "
             f"{len(audit)} for the audit, without the groups that have questions in both; each "
             "needs some."
+        )
+    if not with_labels(audit):
+        raise LarcError(
+            f"none of the {len(audit)} questions of the audit has a label, so nothing can be "
+            "scored; give labels, or a smaller --train."
         )
     # What arrives when a question is asked comes after it.
     since = min(item.asked for item in audit)

@@ -78,7 +78,8 @@ class StreamResults:
 def load_results(run: Run) -> StreamResults:
     """Read a run's saved predictions and score them."""
     seeds = tuple(run.settings["seeds"])
-    rows = predicted_rows(run)
+    # Questions without a label were asked, and are left out of every score.
+    rows = [row for row in predicted_rows(run) if row["label"] is not None]
     asked = {(r["stream"], r["name"]): r for r in rows}
     keys = sorted(asked)
     labels = np.array([asked[key]["label"] for key in keys])
@@ -238,8 +239,11 @@ def _questions(run: Run) -> Table:
         "unanswered": "Asked before the audit, labels that never arrive",
         "shared": "Left out: groups with questions before and in the audit",
         "audit": "Predicted and scored",
+        "unlabelled": "Predicted and in no score: no label will come",
     }
-    rows: list[list[Cell]] = [[sentence, counts[name]] for name, sentence in sentences.items()]
+    rows: list[list[Cell]] = [
+        [sentence, counts[name]] for name, sentence in sentences.items() if name in counts
+    ]
     return Table(
         "questions",
         "Every question that was read.",

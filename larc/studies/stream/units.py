@@ -87,7 +87,7 @@ class Fit(StreamUnit):
         ]
         check_questions(substrate, named, self.settings.limits)
         labels = [
-            Label(item.question.prompt, item.question.candidates, item.label)
+            Label(item.question.prompt, item.question.candidates, item.right)
             for item in self.training
         ]
         weights = item_weights(self.training).tolist()
@@ -121,7 +121,7 @@ class Audit(StreamUnit):
             limits=session_limits(settings),
         )
         experts = Together([make_expert(text) for text in settings.experts])
-        experts.learn([Labelled(item.question, item.label) for item in self.training])
+        experts.learn([Labelled(item.question, item.right) for item in self.training])
         player = SessionPlayer(session, experts, PredictionTable(self.seed), history=self.late)
         replay(self, substrate, player, ordered_after(self.late, self.audit), display)
         return player.files()

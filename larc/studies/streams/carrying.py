@@ -19,7 +19,7 @@ from larc.studies.streams.names import KEEP, RESET
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import DataSet, Stream
 from larc.studies.streams.starting import fitted_files, read_start
-from larc.studies.streams.units import Cost, Given, Play, Training
+from larc.studies.streams.units import Cost, Given, Play, Training, asked_texts
 from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
 from larc.studies.streams.weighing import Weigh, WeighTrial, answers_of, whole_rows
 
@@ -214,6 +214,7 @@ class Carrier:
                     score=score,
                     objective=objective,
                     streams=data.training,
+                    asked=asked_texts((*data.training, *data.validation, *data.test)),
                     slow=b"" if first else self.slow(data.name, score, STATIC, seed),
                 )
                 for data in sets

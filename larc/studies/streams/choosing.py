@@ -104,7 +104,7 @@ def read_rows(run: Run, unit: str) -> list[dict[str, Any]]:
 
 
 def mean_loss(rows: Sequence[Mapping[str, Any]], path: str) -> float:
-    """Return the half-Brier loss of a path, streams weighed equally.
+    """Return the half-Brier loss of a path, streams weighed equally; no label, no loss.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def mean_loss(rows: Sequence[Mapping[str, Any]], path: str) -> float:
     """
     by_stream: dict[str, list[float]] = {}
     for row in rows:
-        if row["path"] == path:
+        if row["path"] == path and row["label"] is not None:
             loss = float(half_brier([row["policy"]], [row["label"]])[0])
             by_stream.setdefault(row["stream"], []).append(loss)
     return float(np.mean([np.mean(losses) for losses in by_stream.values()]))

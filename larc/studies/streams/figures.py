@@ -20,7 +20,9 @@ def by_labels_seen(answered: Answers) -> list[tuple[str, float, float, int]]:
 
     Within a bin streams weigh equally.
     """
-    losses = np.nanmean(answered.scores["half-Brier"], axis=0)
+    scores = answered.scores["half-Brier"]
+    scored = np.isfinite(scores).sum(0)
+    losses = np.where(scored > 0, np.nansum(scores, 0) / np.maximum(scored, 1), np.nan)
     bins = []
     for low, high in zip(EDGES, (*EDGES[1:], np.inf), strict=True):
         inside = (answered.seen >= low) & (answered.seen < high) & np.isfinite(losses)
@@ -109,5 +111,7 @@ def _gains_chart(one: SetResults) -> Rows:
     for path in one.whole():
         if path != KEEP:
             gain = one.contrast(path, KEEP)
-            values.append(Value(path, gain.mean, gain.lower, gain.upper))
+            known = np.isfinite(gain.lower)
+            ends = (gain.lower, gain.upper) if known else (None, None)
+            values.append(Value(path, gain.mean, *ends))
     return Rows(one.name, "Half-Brier loss above KEEP", values, digits=4, reference=0, signed=True)

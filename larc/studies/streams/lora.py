@@ -106,7 +106,7 @@ class Adapters:
     def loss(self, items: Sequence[Recorded]) -> Tensor:
         """Return the mean cross-entropy of labels with the adapter at work."""
         scored = zip(self.scores(items), items, strict=True)
-        return torch.stack([label_cross_entropy(scores, i.label) for scores, i in scored]).mean()
+        return torch.stack([label_cross_entropy(scores, i.right) for scores, i in scored]).mean()
 
 
 def _inject(substrate: Substrate, name: str, rank: int, layer: int) -> None:

@@ -110,12 +110,12 @@ class StatePlayer:
             for item in one.items:
                 del self.prompts[one.stream, item.name]
                 if self.cases is not None:
-                    self.cases.learn(one.stream, Labelled(item.question, item.label))
+                    self.cases.learn(one.stream, Labelled(item.question, item.right))
         with self.learner.substrate.ledger.operation("update"):
             self.learner.update_many(updates)
 
     def _label(self, episode: Episode, stream: int, item: Recorded) -> Label:
-        label, candidates = item.label, item.question.candidates
+        label, candidates = item.right, item.question.candidates
         if self.way.sham:
             label = int(episode.stream.permutation(len(candidates))[label])
         return Label(self.prompts[stream, item.name], candidates, label)
@@ -167,7 +167,7 @@ class ExpertPlayer:
             for lane, items in ((WHOLE, one.items), (AGAIN, one.fresh)):
                 expert = self.experts.get((lane, one.stream))
                 if expert is not None and items:
-                    expert.learn([Labelled(item.question, item.label) for item in items])
+                    expert.learn([Labelled(item.question, item.right) for item in items])
 
     def turn(self, stream: int) -> None:
         """Let a frozen copy of the expert and a new one answer beside it."""
@@ -219,7 +219,7 @@ class MixturePlayer:
     def learn(self, arrived: Sequence[Arrived]) -> None:
         """Learn whom to trust from labels of several streams."""
         for one in arrived:
-            labels = [(item.name, item.label) for item in one.items]
+            labels = [(item.name, item.right) for item in one.items]
             self.forecasters[one.stream].learn(labels)
 
     def turn(self, stream: int) -> None:

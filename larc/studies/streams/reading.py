@@ -10,9 +10,9 @@ from typing import Any
 
 from larc.errors import LarcError
 from larc.io.jsonl import checked_text, read_objects
-from larc.studies.fields import candidate_texts, label_index, moment
+from larc.studies.fields import candidate_texts, moment, optional_label
 
-NEEDED = ("stream", "item_id", "text", "candidates", "label")
+NEEDED = ("stream", "item_id", "text", "candidates")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Item:
     stream, name
         The stream, and what the item is called in it.
     text, candidates, label
-        What is shown, what is chosen among, and the index of what was chosen.
+        What is shown, what is chosen among, and the index of what was chosen; none where that is
+        not known and never will be.
     order
         Its number in the stream, where the file gives it.
     time, arrival
@@ -37,7 +38,7 @@ class Item:
     name: str
     text: str
     candidates: tuple[str, ...]
-    label: int
+    label: int | None = None
     order: int | None = None
     time: float | None = None
     arrival: float | None = None
@@ -48,10 +49,10 @@ def read_streams(path: str | Path) -> dict[str, tuple[Item, ...]]:
     """Read the streams of a JSONL file, plain or gzip, naming every line that is wrong.
 
     A line gives its ``stream``, its ``item_id`` there, the ``text``, the ``candidates`` and the
-    ``label``: the index of the right candidate, or its text. ``order``, a whole number, or
-    ``time`` says what comes first in a stream; ``arrival`` when the label arrived. Times are
-    numbers throughout a file, or ISO 8601 texts with or without an offset. Any other key is for
-    your own analysis.
+    ``label``: the index of the right candidate, or its text; ``null``, or no such key, where no
+    label will come. ``order``, a whole number, or ``time`` says what comes first in a stream;
+    ``arrival`` when the label arrived. Times are numbers throughout a file, or ISO 8601 texts
+    with or without an offset. Any other key is for your own analysis.
 
     Examples
     --------
@@ -115,6 +116,8 @@ def _parsed(row: Mapping[str, Any], number: int) -> tuple[Item, str]:
         other, arrival = moment(row["arrival"], "arrival")
         if time is None or other != kind:
             raise LarcError(f"arrival is one of {other}, and time one of {kind}.")
+        if row.get("label") is None:
+            raise LarcError("its label arrives, and it has none; leave arrival out, or give both.")
         if arrival < time:
             raise LarcError("its label arrives before it came.")
     candidates = candidate_texts(row["candidates"])
@@ -123,7 +126,7 @@ def _parsed(row: Mapping[str, Any], number: int) -> tuple[Item, str]:
         checked_text(row, "item_id"),
         checked_text(row, "text"),
         candidates,
-        label_index(row["label"], candidates),
+        optional_label(row, candidates),
         order,
         time,
         arrival,

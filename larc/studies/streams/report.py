@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from larc.reporting.charts import number
 from larc.reporting.report import Report
@@ -113,11 +114,11 @@ def _scores(results: Sequence[SetResults], first: int) -> Table:
                     int(np.isfinite(answered.top).any((0, 2)).sum()),
                     float(by_seed.mean()),
                     float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None,
-                    one.mean(path, "half-Brier", first),
+                    _cell(one.mean(path, "half-Brier", first)),
                     one.mean(path, "cross-entropy"),
-                    one.mean(path, "cross-entropy", first),
+                    _cell(one.mean(path, "cross-entropy", first)),
                     100 * one.mean(path, "accuracy"),
-                    100 * one.mean(path, "accuracy", first),
+                    _cell(100 * one.mean(path, "accuracy", first)),
                     answered.calibration(),
                 ]
             )
@@ -140,7 +141,7 @@ def _contrast_rows(
     for scope, count in (("all", None), (f"first {first}", first)):
         gain = one.contrast(worse, better, count)
         gaining = f"{gain.gaining} of {gain.streams}"
-        rows.append([one.name, name, scope, gain.mean, gain.interval, gaining, *gain.seeds])
+        rows.append([one.name, name, scope, _cell(gain.mean), gain.interval, gaining, *gain.seeds])
     return rows
 
 
@@ -192,9 +193,9 @@ def _middle(results: Sequence[SetResults], first: int) -> Table:
                 late, early = [], []
                 for stream, since in enumerate(half):
                     end = one.lengths[stream]
-                    late.append(np.nanmean(scores[:, stream, since:end]))
-                    early.append(np.nanmean(scores[:, stream, since : min(since + first, end)]))
-                rows.append([one.name, lane, float(np.mean(early)), float(np.mean(late))])
+                    late += _scored(scores[:, stream, since:end])
+                    early += _scored(scores[:, stream, since : min(since + first, end)])
+                rows.append([one.name, lane, _mean(early), _mean(late)])
     return Table(
         "middle",
         "Half-Brier loss in the second half of each stream: learning on, with what was learned in "
@@ -203,6 +204,20 @@ def _middle(results: Sequence[SetResults], first: int) -> Table:
         rows,
         digits=4,
     )
+
+
+def _scored(scores: NDArray[np.float64]) -> list[float]:
+    """Return the mean of what was scored; nothing where nothing was."""
+    return [float(np.nanmean(scores))] if np.isfinite(scores).any() else []
+
+
+def _cell(value: float) -> float | None:
+    """Return a number, or none where nothing was scored."""
+    return value if np.isfinite(value) else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def _streams(results: Sequence[SetResults]) -> Table:
@@ -271,15 +286,22 @@ def _choices(run: Run) -> Table:
 
 def _data(run: Run) -> Table:
     recorded = run.recorded("data read")
-    rows: list[list[Cell]] = [
-        [data, part, *counts[part].values()]
-        for data, counts in (recorded or {"counts": {}})["counts"].items()
-        for part in ("training", "validation", "test")
-    ]
+    counted = (recorded or {"counts": {}})["counts"]
+    lacking = any("unlabelled" in counts[part] for counts in counted.values() for part in counts)
+    rows: list[list[Cell]] = []
+    for data, counts in counted.items():
+        for part in ("training", "validation", "test"):
+            of = dict(counts[part])
+            unlabelled = of.pop("unlabelled", 0)
+            rows.append([data, part, *of.values(), *([unlabelled] if lacking else [])])
+    more = (
+        " Those without a label were asked, taught nothing, and are in no score." if lacking else ""
+    )
+    columns = ("Data", "Part", "Streams", "Questions", "Streams used", "Questions used")
     return Table(
         "data",
         "Whole streams by part: how many there are, and how many are used within the caps that "
-        "were declared.",
-        ("Data", "Part", "Streams", "Questions", "Streams used", "Questions used"),
+        f"were declared.{more}",
+        (*columns, *(["Without a label"] if lacking else [])),
         rows,
     )

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from larc.evaluation import bootstrap_intervals, expected_calibration_error, reliability
+from larc.evaluation import (
+    LEAST_GROUPS,
+    bootstrap_intervals,
+    expected_calibration_error,
+    reliability,
+)
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.studies.streams.settings import SYNTHETIC
@@ -26,6 +31,8 @@ _LEAST = 1e-9
 @dataclass(frozen=True, eq=False)
 class Answers:
     """What one path said: an entry for each seed, stream and question, NaN where it was not asked.
+
+    A question without a label has no score, and counts nowhere.
 
     Attributes
     ----------
@@ -50,7 +57,7 @@ class Answers:
 
     def calibration(self) -> float:
         """Return the expected calibration error of the most probable candidate."""
-        asked = np.isfinite(self.top)
+        asked = np.isfinite(self.scores["accuracy"])
         top, right = self.top[asked], self.scores["accuracy"][asked]
         # Streams count alike, however many questions they have.
         per_stream = asked.sum(-1, keepdims=True) * np.ones(asked.shape)
@@ -98,8 +105,9 @@ class SetResults:
         ]
 
     def mean(self, path: str, measure: str = "half-Brier", first: int | None = None) -> float:
-        """Return the mean over seeds and streams."""
-        return float(np.nanmean(self.paths[path].by_stream(measure, first)))
+        """Return the mean over seeds and streams; NaN where nothing was scored."""
+        scores = self.paths[path].by_stream(measure, first)
+        return float(np.nanmean(scores)) if np.isfinite(scores).any() else float("nan")
 
     def contrast(
         self, worse: str, better: str, first: int | None = None, since: int = 0
@@ -124,7 +132,9 @@ class Contrast:
 
     @property
     def interval(self) -> str:
-        """The interval as text."""
+        """The interval as text; where there are too few streams for one it says so."""
+        if not np.isfinite(self.lower):
+            return f"none: fewer than {LEAST_GROUPS} streams"
         return f"[{self.lower:+.4f}, {self.upper:+.4f}]".replace("-", "−")
 
     @property
@@ -142,6 +152,8 @@ def contrast_of(differences: Array) -> Contrast:
     3
     """
     asked = np.isfinite(differences)
+    if not asked.any():
+        return Contrast(np.nan, np.nan, np.nan, (None,) * len(differences), 0, 0)
     by_stream = np.nanmean(differences[:, asked.any(0)], axis=0)
     bounds = bootstrap_intervals(by_stream, ["streams"] * len(by_stream), seed=DRAWS)
     return Contrast(
@@ -206,6 +218,10 @@ def _answers(
     for row in rows:
         policy, label = np.asarray(row["policy"], dtype=np.float64), row["label"]
         stream, question = index_of[row["stream"]], row["number"]
+        if label is None:
+            for seed in number_of[row["seed"]]:
+                top[seed, stream, question] = policy.max()
+            continue
         right = policy[label]
         brier = 0.5 * float((policy**2).sum() - 2 * right + 1)
         seen[stream, question] = row["seen"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from larc.errors import LarcError
-from larc.stream.question import Question, Recorded
+from larc.stream.question import Question, Recorded, with_labels
 from larc.studies.streams.reading import Item, read_streams
 from larc.studies.streams.settings import SYNTHETIC, StreamsSettings
 from larc.studies.streams.synthetic import synthetic_streams
@@ -32,7 +32,8 @@ class DataSet:
     training, validation, test
         The streams that are used, each as its questions in order.
     counts
-        How many streams and questions there are in each part, and how many are used.
+        How many streams and questions there are in each part, how many are used and, where there
+        are some, how many of these have no label: they are asked, and in no score.
     names
         The streams of each part, also those beyond its cap.
     """
@@ -104,16 +105,31 @@ def divide(name: str, streams: Mapping[str, Sequence[Item]], settings: StreamsSe
     for part, members in parts.items():
         most, questions = caps[part]
         chosen = members[: most or None]
-        used[part] = tuple(
-            recorded(streams[stream], settings)[: questions or None] for stream in chosen
-        )
+        asked = [recorded(streams[stream], settings) for stream in chosen]
+        if part == "training":  # a question without a label teaches nothing
+            asked = [tuple(with_labels(stream)) for stream in asked]
+        used[part] = tuple(stream[: questions or None] for stream in asked)
+        for stream, items in zip(chosen, used[part], strict=True):
+            _check_labels(name, part, stream, items)
         counts[part] = {
             "streams": len(members),
             "questions": sum(len(streams[stream]) for stream in members),
             "used_streams": len(chosen),
             "used_questions": sum(map(len, used[part])),
         }
+        unlabelled = sum(len(items) - len(with_labels(items)) for items in used[part])
+        if unlabelled:
+            counts[part]["unlabelled"] = unlabelled
     return DataSet(name, used["training"], used["validation"], used["test"], counts, names)
+
+
+def _check_labels(name: str, part: str, stream: str, items: Stream) -> None:
+    """Refuse a stream that would be used and has no label."""
+    if not with_labels(items):
+        raise LarcError(
+            f"{name}: none of the {len(items)} questions of {stream!r} that {part} would use has "
+            "a label, so nothing can be learned or scored there; leave the stream out."
+        )
 
 
 def part_names(names: Sequence[str], settings: StreamsSettings) -> dict[Part, list[str]]:
@@ -196,13 +212,15 @@ def put(item: Item, template: str) -> str:
     return re.sub(r"\{(text|candidates)\}", lambda field: values[field[1]], template)
 
 
-def _times(item: Item, number: int, delay: str) -> tuple[float, float]:
-    """Return when an item is asked and when its label arrives."""
+def _times(item: Item, number: int, delay: str) -> tuple[float, float | None]:
+    """Return when an item is asked and when its label arrives, if it has one."""
     if delay == "data" or delay.endswith("s"):
         if item.time is None:
             raise LarcError(
                 f"{item.name!r} of {item.stream!r} has no time, which --delay {delay} needs."
             )
+        if item.label is None:
+            return item.time, None
         if delay == "data" and item.arrival is None:
             raise LarcError(
                 f"{item.name!r} of {item.stream!r} has no arrival, which --delay data needs."
@@ -211,4 +229,5 @@ def _times(item: Item, number: int, delay: str) -> tuple[float, float]:
         assert late is not None
         return item.time, late
     # Just before the question after the next N: at once is before the next.
-    return float(number), number + int(delay) + 0.5
+    late = None if item.label is None else number + int(delay) + 0.5
+    return float(number), late

@@ -1,7 +1,7 @@
 """The units of the study of private conventions: trainings, and plays of several streams at once.
 
 Nothing of a test stream is given to a unit before the choices made on validation streams are on
-record.
+record, but for its texts, which are checked for their length before anything is trained.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from larc.errors import LarcError
 from larc.feedback import Label
 from larc.io.json_files import as_json
 from larc.learner import Learner
@@ -20,8 +19,9 @@ from larc.progress import Display
 from larc.rules import parse_rule
 from larc.runs.engines import Files
 from larc.runs.units import ModelUnit
-from larc.scoring import ask, checked_normalise
+from larc.scoring import checked_normalise
 from larc.state import SlowState
+from larc.studies.asking import check_questions
 from larc.studies.fitting import fit_trainer
 from larc.studies.streams.cases import Cases
 from larc.studies.streams.players import StatePlayer
@@ -34,8 +34,6 @@ from larc.substrate import Substrate, load_substrate
 from larc.training.base import AdamW, SlowTrainer
 from larc.training.labels import LabelTrainer
 from larc.training.streams import StreamSettings, StreamTrainer
-
-_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +69,14 @@ class Training(StreamsUnit):
         The training streams.
     slow
         The state to go on from; none for the static one.
+    asked
+        All that will ever be asked, without labels: what cannot be is refused before any training.
     """
 
     objective: str
     streams: Sequence[Stream]
     slow: bytes = b""
+    asked: Sequence[tuple[str, str, Sequence[str]]] = ()
 
     @property
     def name(self) -> str:
@@ -85,6 +86,7 @@ class Training(StreamsUnit):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Train from where a stopped training was."""
         settings = self.settings
+        check_questions(substrate, self.asked, settings.limits)
         if self.objective == UNTRAINED:
             start = self.untrained(substrate)
             return {"slow.safetensors": start.to_bytes(), "curve.json": as_json([])}
@@ -100,9 +102,8 @@ class Training(StreamsUnit):
 
     def _static(self, substrate: Substrate) -> SlowTrainer:
         settings = self.settings
-        check_prompts(substrate, self.streams, settings)
         items = [item for stream in self.streams for item in stream]
-        labels = [Label(i.question.prompt, i.question.candidates, i.label) for i in items]
+        labels = [Label(i.question.prompt, i.question.candidates, i.right) for i in items]
         # Streams count alike, however long they are.
         weights = [1 / len(stream) for stream in self.streams for _ in stream]
         return LabelTrainer(
@@ -181,7 +182,7 @@ class Play(StreamsUnit):
 
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Answer every question in causal order."""
-        check_prompts(substrate, self.streams, self.settings)
+        check_questions(substrate, asked_texts(self.streams), self.settings.limits)
         player = self.player(substrate)
         rows = walk(self.streams, player, display, self.name)
         facts = {"data": self.data, "seed": NO_SEED if self.way.seedless else self.seed}
@@ -268,24 +269,13 @@ def cost_facts(
 
 def short_enough(substrate: Substrate, settings: StreamsSettings, prompt: str) -> bool:
     """Say whether a prompt is within the limit of its tokens."""
-    tokenizer: Any = substrate.tokenizer
-    return len(tokenizer(prompt)["input_ids"]) <= settings.prompt_limit
+    return len(substrate.encoder.encode(prompt, begin=True)) <= settings.prompt_limit
 
 
-def check_prompts(
-    substrate: Substrate, streams: Sequence[Stream], settings: StreamsSettings
-) -> None:
-    """Refuse questions that cannot be asked, before anything is computed."""
-    problems = []
-    for stream in streams:
-        for item in stream:
-            try:
-                ask(substrate, item.question.prompt, item.question.candidates, settings.limits)
-            except LarcError as error:
-                problems.append(f"{item.name!r} of {item.stream!r}: {error}")
-    if problems:
-        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
-        raise LarcError(
-            f"{len(problems)} questions cannot be asked; change them, or --prompt-limit and "
-            f"--candidate-limit. {' '.join(problems[:_SHOWN])}{more}"
-        )
+def asked_texts(streams: Sequence[Stream]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return what is asked in streams: names, prompts and candidates."""
+    return [
+        (f"{item.name!r} of {item.stream!r}", item.question.prompt, item.question.candidates)
+        for stream in streams
+        for item in stream
+    ]
