@@ -16,7 +16,7 @@ help:
 
 ## run: set everything up, fetch SmolLM2, run the quick program study, name its report
 run: fetch
-	@echo "== the quick program study (about twelve minutes on two idle cores)"
+	@echo "== the quick program study (about five and a half minutes on two idle cores)"
 	$(BIN)/larc study programs --preset quick --out runs/programs-quick
 
 ## test: set everything up, fetch SmolLM2, check style, types and structure, run all tests

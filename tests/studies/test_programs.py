@@ -41,11 +41,12 @@ def test_the_presets_are_what_the_issue_of_the_study_asks_for():
     assert paper.seeds == (2026092811, 2026092812, 2026092813)
     assert (paper.updates, paper.batch, paper.inner_steps, paper.rule) == (256, 2, 2, "sgd:0.1")
     assert (paper.boundary, paper.rank, paper.resamples) == (0, 4, 10_000)
-    assert (quick.substrate, quick.boundary, len(quick.seeds)) == ("smollm2-135m", 20, 1)
+    assert paper.arms == ("static", "adapted", "untrained")
+    assert (quick.substrate, quick.boundary, len(quick.seeds)) == ("smollm2-135m", 26, 1)
+    assert (quick.rule, quick.arms) == ("descent:1.0", ("exact", "untrained"))
     for preset in (paper, quick):
         tasks = program_tasks(preset)
         assert (len(tasks.training), len(tasks.development)) == (2 * 16 * 4, 2 * 8 * 4)
-        assert preset.arms == ("static", "adapted", "untrained")
 
 
 def test_the_tables_of_smoke_are_pinned(smoke):

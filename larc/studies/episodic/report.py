@@ -29,6 +29,10 @@ NOTES = (
     "Sham feedback deals the same losses to the candidates at random. D is the gain from real "
     "feedback minus the gain from sham: what is owed to what the feedback said.",
 )
+EXACT = (
+    "Exact is a start trained to answer well after feedback by the gradient that goes through the "
+    "learning steps."
+)
 WINDOW = 8
 # A loss read in two batches differs by rounding.
 ROUNDING = 1e-5
@@ -44,6 +48,8 @@ def report(run: Run) -> Report:
             shown.append(replace(table, name=f"final-{table.name}", caption=caption))
     title = f"The {run.kind} study"
     notes = [note.replace("the error", f"the {results.what}") for note in NOTES]
+    if "exact" in results.arms:
+        notes.insert(1, EXACT)
     return Report(title, QUESTION, answer(results), shown, figures(results), notes)
 
 
@@ -172,14 +178,22 @@ def _support(results: EpisodicResults) -> Table:
 
 def figures(results: EpisodicResults) -> list[Figure]:
     """Return the result in two panels, the training curves, and every group's adaptation."""
+    several = len(results.seeds) > 1
+    first = (
+        "after adaptation to real feedback; a line joins the arms of one seed."
+        if several
+        else "with the state reset (hollow) and kept (filled), after real and after sham feedback."
+    )
     drawn = [
         Figure(
             "result",
-            f"{'Errors' if results.fractions else 'Losses'} are of queries after adaptation to "
-            "real feedback; a line joins the arms of one seed. Gains have their 99 % "
-            "intervals over groups. G: reset minus kept; D: the gain "
+            f"{'Errors' if results.fractions else 'Losses'} are of queries {first} Gains have "
+            "their 99 % intervals over groups. G: reset minus kept; D: the gain "
             "from real feedback minus the gain from sham.",
-            [_endpoint_chart(results), _contrast_chart(results)],
+            [
+                _endpoint_chart(results) if several else _kept_chart(results),
+                _contrast_chart(results),
+            ],
         )
     ]
     if any(results.curves.values()):
@@ -215,6 +229,21 @@ def _endpoint_chart(results: EpisodicResults) -> Lines:
         names=[arm.capitalize() for arm in arms],
         points=True,
     )
+
+
+def _kept_chart(results: EpisodicResults) -> Rows:
+    values = [
+        Value(
+            f"{arm.capitalize()}, {feedback}",
+            results.scale * results.mean(results.risk[arm, f"{feedback}_keep"]),
+            start=results.scale * results.mean(results.risk[arm, f"{feedback}_reset"]),
+            series=arm.capitalize(),
+        )
+        for arm in results.arms
+        for feedback in ("real", "sham")
+    ]
+    label = f"{_axis(results)}: hollow reset, filled kept"
+    return Rows("Kept against reset", label, values, digits=1)
 
 
 def _contrast_chart(results: EpisodicResults) -> Rows:
