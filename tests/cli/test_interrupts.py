@@ -22,7 +22,7 @@ from larc.cli import main
 from larc.progress import Display, check_interrupted, counting, interruptible, tracked
 from larc.runs import archive, verify
 from larc.runs.stopping import stoppable
-from larc.studies import replay
+from larc.runs.units import Checkpoint
 from tests.runs.test_interrupts import LARC, ctrl_c, hears_ctrl_c, wait_for  # noqa: F401
 
 SEEDS = ",".join(str(seed) for seed in range(1000))
@@ -155,7 +155,7 @@ def test_what_follows_a_finished_run_and_what_writes_one_file(tmp_path, monkeypa
     state.write_bytes(larc.SlowState.initial(substrate, seed=1).to_bytes())
     about = ("--run", str(run), "--out")
     exported = ("--to", "merged", "--substrate", "tiny", "--out", str(tmp_path / "e"))
-    events = (replay.Checkpoint, "due")
+    events = (Checkpoint, "due")
     commands = {
         ("study", "controller", *about, str(tmp_path / "c")): events,
         ("study", "prefix", *about, str(tmp_path / "p"), "--prefix", "90%"): events,
