@@ -1,11 +1,14 @@
 """Wrong arguments of everything public, a little of what ``make torture`` tries."""
 
+import pytest
+
 import larc
 from benchmarks.torture.arguments import Called, call_all
 from benchmarks.torture.callables import COMMANDS, NOT_CALLED, World, commands
 from larc.studies.registry import STUDIES
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of aliases, which are tried too
 def test_wrong_arguments_are_one_sentence_and_change_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("LARC_CACHE", str(tmp_path / "cache"))
     outcome = Called()

@@ -198,6 +198,7 @@ class World:
             ("plan_learning", {"labels": {"a": "3"}}),
             ("commit", {"plan": None, "results": []}),
             ("correct", {"name": "z", "label": 1}),
+            ("retract", {"name": "z"}),
             ("arrive", {"items": [recorded]}),
             ("drop", {"names": ["a"]}),
             ("save", {"path": "/dev/null/x", "notes": None}),
