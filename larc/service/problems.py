@@ -10,6 +10,7 @@ from larc.errors import LarcError
 CODES: dict[str, tuple[int, str]] = {
     "bad-json": (400, "The body is no JSON"),
     "unauthorized": (401, "A token is needed"),
+    "unsigned": (401, "The signature is wrong"),
     "forbidden": (403, "The token may not do this"),
     "not-found": (404, "There is no such thing"),
     "method-not-allowed": (405, "This cannot be done here"),

@@ -10,6 +10,10 @@ from typing import Any
 
 import torch
 
+from larc.domains.ci.experts import Hedge4
+from larc.domains.ci.hedge_replay import HedgeExpert
+from larc.domains.ci.prompter import JobPrompter
+from larc.domains.ci.strategies import TRAINED
 from larc.errors import LarcError
 from larc.learner import Learner
 from larc.plugins import is_object_name
@@ -37,6 +41,16 @@ BUILT_IN = {
             StrategySpec(name="reset", retention="reset"),
             StrategySpec(name="sham", sham=True),
         ],
+        sleep=False,
+    ),
+    # As the study of CI jobs plays them: every strategy answers every job.
+    "ci": TemplateSpec(
+        domain="ci",
+        strategies=[
+            StrategySpec(name=one.name, view=one.view, retention=one.retention, sham=one.sham)
+            for one in TRAINED
+        ],
+        experts=[],
         sleep=False,
     ),
 }
@@ -111,13 +125,13 @@ class Models:
         Code of one's own is the operator's to bring, never a request's.
         """
         names = [one.name for one in template.strategies] + template.given + [MIXTURE]
-        free = [name for expert in template.experts for name in make_expert(expert).names]
+        free = [name for expert in _experts(template) for name in expert.names]
         if len({*names, *free}) < len(names) + len(free):
             raise Problem("invalid", "two predictors have one name; name each differently.")
         for text in [template.rule, *(one.rule for one in template.strategies)]:
             checked_rule(text)
         slow = self.start(template).slow
-        kept = template.model_dump()
+        kept = template.kept()
         rule = template.rule or self.rule
         return {**kept, "rule": rule, "slow": slow.digest, "substrate": slow.substrate}
 
@@ -125,15 +139,20 @@ class Models:
         """Return a fresh controller for a stream."""
         strategies = [
             Strategy(
-                one.name, retention=one.retention, sham=one.sham, scale=one.scale, rule=one.rule
+                one.name,
+                view=one.view,
+                retention=one.retention,
+                sham=one.sham,
+                scale=one.scale,
+                rule=one.rule,
             )
             for one in template.strategies
         ]
         learner = self.learner(start, template.rule)
         seed = template.seed * 2**32 + stream
-        session = Session(learner, strategies, seed=seed, limits=self.limits)
-        experts: list[str | Expert] = [make_expert(name) for name in template.experts]
-        experts += template.given
+        prompter = JobPrompter() if template.domain == "ci" else None
+        session = Session(learner, strategies, prompter, seed=seed, limits=self.limits)
+        experts: list[str | Expert] = [*_experts(template), *template.given]
         sleep = SleepSettings() if template.sleep else None
         return Controller(session, experts, ForecasterSettings(sleep=sleep))
 
@@ -151,6 +170,12 @@ class Models:
             "damaged",
             "it was made with another model or slow state; start the service with it.",
         )
+
+
+def _experts(template: TemplateSpec) -> list[Expert]:
+    """Return fresh experts of a template: those it names, and those of its domain."""
+    experts = [make_expert(name) for name in template.experts]
+    return [*experts, HedgeExpert(Hedge4())] if template.domain == "ci" else experts
 
 
 def checked_rule(text: str) -> UpdateRule | None:
