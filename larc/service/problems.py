@@ -18,6 +18,7 @@ CODES: dict[str, tuple[int, str]] = {
     "other-template": (409, "The stream has another template"),
     "other-body": (409, "The id was used with another body"),
     "other-label": (409, "The question has another label"),
+    "too-late": (409, "The stream has questions already"),
     "not-labelled": (409, "There is no label to correct"),
     "expired": (410, "The question has expired"),
     "dropped": (410, "The question was dropped"),

@@ -7,37 +7,43 @@ from dataclasses import astuple
 from typing import Any
 
 from larc.domains.ci.jobs import Job, Observation
-from larc.domains.ci.prompter import job_question, recorded_job
+from larc.domains.ci.prompter import job_question
 from larc.stream.controller import Controller
-from larc.stream.question import Labelled, Recorded
+from larc.stream.question import Labelled
 from larc.stream.queue import Arrive, order_events
 
 
-def history_events(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a history in causal order as JSON values: jobs that start, then labels that arrive.
+def causal_jobs(jobs: Iterable[Job]) -> Iterator[tuple[str, list[Job]]]:
+    """Yield a history in causal order: jobs that start together, labels that arrive together.
 
     Examples
     --------
     >>> job = Job("o/r", 5, None, None, "push", "build", "aa", 10, 20, 1, 7, None, None)
-    >>> for event in history_events([job]):
-    ...     print(event)
-    ['ask', [[7, ['o/r', 5, None, 'push', 'build', 'aa', 10]]]]
+    >>> [(kind, [one.job_id for one in together]) for kind, together in causal_jobs([job])]
+    [('ask', [7]), ('arrive', [7])]
+    """
+    for event in order_events(
+        jobs,
+        asked=lambda job: job.started_at,
+        arrives=lambda job: job.completed_at,
+        identifier=lambda job: job.job_id,
+    ):
+        yield "arrive" if isinstance(event, Arrive) else "ask", list(event.items)
+
+
+def packed_event(kind: str, jobs: Sequence[Job]) -> list[Any]:
+    """Return an event of a history as JSON values, for `seed`.
+
+    Examples
+    --------
+    >>> job = Job("o/r", 5, None, None, "push", "build", "aa", 10, 20, 1, 7, None, None)
+    >>> packed_event("arrive", [job])
     ['arrive', [[7, ['o/r', 5, None, 'push', 'build', 'aa', 10], 1]]]
     """
-    kept = {recorded_job(job).name: job for job in jobs}
-    items: Sequence[Recorded] = [recorded_job(job) for job in kept.values()]
-    for event in order_events(
-        items,
-        asked=lambda item: item.asked,
-        arrives=lambda item: item.arrives,
-        identifier=lambda item: item.name,
-    ):
-        rows: list[Any] = []
-        for item in event.items:
-            job = kept[item.name]
-            row: list[Any] = [job.job_id, list(astuple(job.observation))]
-            rows.append([*row, job.label] if isinstance(event, Arrive) else row)
-        yield ["arrive" if isinstance(event, Arrive) else "ask", rows]
+    rows: list[list[Any]] = [[job.job_id, list(astuple(job.observation))] for job in jobs]
+    if kind == "arrive":
+        rows = [[*row, job.label] for row, job in zip(rows, jobs, strict=True)]
+    return [kind, rows]
 
 
 def seed(controller: Controller, events: Iterable[Sequence[Any]]) -> None:
@@ -58,7 +64,7 @@ def seed(controller: Controller, events: Iterable[Sequence[Any]]) -> None:
     >>> session = larc.Session(learner, TRAINED, JobPrompter(), seed=1)
     >>> controller = larc.Controller(session, [HedgeExpert(Hedge4())])
     >>> job = Job("o/r", 5, None, None, "push", "build", "aa", 10, 20, 1, 7, None, None)
-    >>> seed(controller, history_events([job]))
+    >>> seed(controller, [packed_event(*event) for event in causal_jobs([job])])
     >>> [case.result for case in session.prompter.memories["o/r"].cases]
     ['failure']
     """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from larc.errors import LarcError
-from larc.service.github.tables import repository
+from larc.service.github.tables import job, repository
 from larc.service.protocol import TemplateSpec
 from larc.service.store import admin
 from larc.service.store.schema import SHARDS, stream
@@ -55,7 +56,7 @@ def ensure(
     connection: Connection, models: Models, number: int, full_name: str, template: str, at: float
 ) -> Row[Any]:
     """Return a repository's row; it and its stream are made if they are not there."""
-    row = by_number(connection, number)
+    row = by_number(connection, number) or _adopted(connection, number, full_name)
     if row is None:
         name = stream_name(checked_name(full_name))
         taken = connection.execute(
@@ -89,6 +90,23 @@ def ensure(
     found = by_number(connection, number)
     assert found is not None
     return found
+
+
+def provisional(full_name: str) -> int:
+    """Return a number for a repository whose own is not known yet: below zero, as none is."""
+    return -1 - zlib.crc32(full_name.lower().encode())
+
+
+def _adopted(connection: Connection, number: int, full_name: str) -> Row[Any] | None:
+    """Give a repository whose history came before its number the number, and return it."""
+    row = by_number(connection, provisional(full_name))
+    if row is None or number < 0:
+        return None
+    own = {"id": number, "shard": number % SHARDS}
+    connection.execute(sa.update(repository).where(repository.c.id == row.id).values(own))
+    moved = sa.update(job).where(job.c.repository == row.id)
+    connection.execute(moved.values(repository=number))
+    return by_number(connection, number)
 
 
 def chosen_template(connection: Connection, name: str) -> TemplateSpec:

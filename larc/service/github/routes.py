@@ -9,13 +9,16 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from larc.github.webhooks import signed
+from larc.service.github.history import HistoryBody, take_history
 from larc.service.github.inbox import EVENTS, parsed, put
+from larc.service.github.repositories import stream_name
 from larc.service.github.settings import GitHubSettings
 from larc.service.github.showing import repositories_view, repository_view
 from larc.service.github.views import RepositoriesView, RepositoryView
 from larc.service.github.worker import GitHubWorker
 from larc.service.http.context import Here, Who, described, refusals
 from larc.service.problems import Problem
+from larc.service.protocol import Acknowledged
 
 router = APIRouter(prefix="/v1/github", tags=["github"])
 #: Where deliveries come in: they may be larger than other bodies.
@@ -108,3 +111,27 @@ async def get_repository(
     if view is None or not who.sees(view.stream):
         raise Problem("not-found", f"{owner}/{name} is not followed.")
     return view
+
+
+@router.post(
+    "/repositories/{owner}/{name}/history",
+    status_code=202,
+    response_model=Acknowledged,
+    responses={
+        **described(200, "It was told before.", Acknowledged),
+        **refusals("forbidden", "too-late", "other-template"),
+    },
+)
+async def post_history(
+    owner: Owner, name: Repository, body: HistoryBody, request: Request, here: Here, who: Who
+) -> Response:
+    """Let a repository's stream know a part of its history, in causal order, before it is asked."""
+    full_name = f"{owner}/{name}"
+    who.check("admin", stream_name(full_name))
+    github = part(request)
+    template = (GitHubSettings() if github is None else github.settings).template
+    models = here.engine.models
+    taken = await here.write(lambda c: take_history(c, models, full_name, body, template, who.id))
+    here.engine.wake([taken.stream])
+    reply = {"seq": taken.seq, "status": taken.status, "duplicate": not taken.new}
+    return JSONResponse(reply, 202 if taken.new else 200)
