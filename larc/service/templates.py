@@ -18,6 +18,7 @@ from larc.errors import LarcError
 from larc.learner import Learner
 from larc.plugins import is_object_name
 from larc.rules import UpdateRule, parse_rule
+from larc.scoring import Limits
 from larc.service.problems import Problem
 from larc.service.protocol import StrategySpec, TemplateSpec
 from larc.state import SlowState
@@ -30,6 +31,8 @@ from larc.stream.strategies import Strategy
 from larc.substrate.frozen import Substrate
 
 MIXTURE = "mixture"
+#: The most tokens of a job's prompt: it shows two earlier cases, and names have any length.
+JOB_TOKENS = 1024
 #: Templates that are always there.
 BUILT_IN = {
     "default": TemplateSpec(),
@@ -114,10 +117,12 @@ class Models:
             f"{template.slow_state or 'of any name'!r}; it has {names}.",
         )
 
-    def learner(self, start: Start, rule: str = "") -> Learner:
-        """Return a learner of a slow state."""
+    def learner(self, start: Start, rule: str = "", domain: str = "") -> Learner:
+        """Return a learner of a slow state; prompts of jobs may be longer than others."""
         text = rule or self.rule
-        return Learner(start.substrate, start.slow, parse_rule(text) if text else None)
+        limits = Limits(prompt=JOB_TOKENS) if domain == "ci" else None
+        rules = parse_rule(text) if text else None
+        return Learner(start.substrate, start.slow, rules, limits=limits)
 
     def spec(self, template: TemplateSpec) -> dict[str, Any]:
         """Return a template as it is kept: with the digests of its model and slow state.
@@ -148,7 +153,7 @@ class Models:
             )
             for one in template.strategies
         ]
-        learner = self.learner(start, template.rule)
+        learner = self.learner(start, template.rule, template.domain)
         seed = template.seed * 2**32 + stream
         prompter = JobPrompter() if template.domain == "ci" else None
         session = Session(learner, strategies, prompter, seed=seed, limits=self.limits)

@@ -1,5 +1,8 @@
 """Jobs become questions when they start, and labels when they end, in the order of their times.
 
+A label does not enter the log before its question is answered, however far the model is behind; so
+a history that is played in at any speed is predicted as it would have been.
+
 Everything here runs in one transaction with the delivery it comes from, so that a crash leaves
 either both or none. Labels of one second wait for each other (`flush`): the study of CI jobs learns
 them as one batch, after the jobs that start in that second were predicted.
@@ -8,7 +11,8 @@ them as one batch, after the jobs that start in that second were predicted.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
@@ -31,7 +35,12 @@ from larc.service.github.repositories import WHO, ensure
 from larc.service.github.settings import GitHubSettings
 from larc.service.github.tables import job, repository
 from larc.service.store.log import Command, take
+from larc.service.store.schema import event, stream
 from larc.service.templates import Models
+
+
+class NotYet(Exception):
+    """A label has to wait: the question it belongs to is not answered yet."""
 
 
 @dataclass
@@ -43,6 +52,17 @@ class Desk:
     settings: GitHubSettings
     at: float
     streams: set[int] = field(default_factory=set)
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Undo what the block did if it has to wait; the wait itself goes on to the caller."""
+        before = set(self.streams)
+        try:
+            with self.connection.begin_nested():
+                yield
+        except NotYet:
+            self.streams = before
+            raise
 
     def take(self, command: Command) -> str | None:
         """Put a command into the log; returns why it was refused, if it was."""
@@ -183,9 +203,26 @@ def flush(desk: Desk, about: Row[Any], before: int | None = None) -> None:
         .where(job.c.repository == about.id, job.c.state == "held", over)
         .order_by(job.c.completed_at, job.c.question)
     )
-    for row in desk.connection.execute(held).all():
+    rows = desk.connection.execute(held).all()
+    _check_answered(desk, about, [row.question for row in rows])
+    for row in rows:
         refused = desk.take(_label(about, row))
         change(desk.connection, row, state="done", reason="refused" if refused else None)
+
+
+def _check_answered(desk: Desk, about: Row[Any], questions: Sequence[str]) -> None:
+    """Wait where the model is behind: an answer that was made before its label came counts."""
+    if not questions:
+        return
+    behind = (
+        sa.select(event.c.seq)
+        .join(stream, stream.c.id == event.c.stream)
+        .where(stream.c.name == about.stream, event.c.kind == "question")
+        .where(event.c.key.in_(questions), event.c.status == "accepted")
+        .limit(1)
+    )
+    if desk.connection.execute(behind).first() is not None:
+        raise NotYet
 
 
 def _label(about: Row[Any], row: Row[Any]) -> Command:

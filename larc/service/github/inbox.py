@@ -68,10 +68,17 @@ def put(connection: Connection, hook: str, name: str, event: str, body: bytes) -
     return True
 
 
-def waiting(connection: Connection, shards: Collection[int], limit: int) -> list[Row[Any]]:
-    """Return deliveries that nothing was done about, in the order in which they came."""
+def waiting(
+    connection: Connection, shards: Collection[int], limit: int, but: Collection[int] = ()
+) -> list[Row[Any]]:
+    """Return deliveries that nothing was done about, in the order in which they came.
+
+    Those ``but`` of some repositories.
+    """
     query = sa.select(delivery).where(
-        delivery.c.status == "waiting", delivery.c.shard.in_(sorted(shards))
+        delivery.c.status == "waiting",
+        delivery.c.shard.in_(sorted(shards)),
+        delivery.c.repository.not_in(sorted(but)),
     )
     return list(connection.execute(query.order_by(delivery.c.seq).limit(limit)))
 

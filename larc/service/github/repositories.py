@@ -12,7 +12,6 @@ from sqlalchemy.engine import Connection, Row
 
 from larc.errors import LarcError
 from larc.service.github.tables import job, repository
-from larc.service.protocol import TemplateSpec
 from larc.service.store import admin
 from larc.service.store.schema import SHARDS, stream
 from larc.service.templates import BUILT_IN, Models
@@ -85,7 +84,7 @@ def ensure(
         )
     known = connection.execute(sa.select(stream.c.id).where(stream.c.name == name)).one_or_none()
     if known is None:
-        spec = models.spec(chosen_template(connection, template))
+        spec = chosen_template(connection, models, template)
         admin.make_stream(connection, name, template, spec, mode="learn", expiry=None, who=WHO)
     found = by_number(connection, number)
     assert found is not None
@@ -109,13 +108,13 @@ def _adopted(connection: Connection, number: int, full_name: str) -> Row[Any] | 
     return by_number(connection, number)
 
 
-def chosen_template(connection: Connection, name: str) -> TemplateSpec:
+def chosen_template(connection: Connection, models: Models, name: str) -> dict[str, Any]:
     """Return the template that streams of repositories are made from; it must be of jobs."""
-    spec = BUILT_IN.get(name)
-    if spec is None:
-        kept = admin.template_spec(connection, name)
-        spec = None if kept is None else TemplateSpec(**kept)
-    if spec is None or spec.domain != "ci":
+    if name in BUILT_IN:
+        spec: dict[str, Any] | None = models.spec(BUILT_IN[name])
+    else:
+        spec = admin.template_spec(connection, name)
+    if spec is None or spec.get("domain") != "ci":
         raise LarcError(f"there is no template {name!r} of the domain ci; set github.template.")
     return spec
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
 from larc.service.engine import Engine
 from larc.service.github.answers import unanswered, write_answers
-from larc.service.github.asking import Desk, look_after, patience, receive
+from larc.service.github.asking import Desk, NotYet, look_after, patience, receive
 from larc.service.github.inbox import waiting
 from larc.service.github.settings import GitHubSettings
 from larc.service.github.tables import job, repository
@@ -23,6 +25,8 @@ LOG = logging.getLogger("larc.service.github")
 _MOST = 16
 #: How often it is looked for what nobody told us, in seconds.
 _TICK_S = 0.5
+#: How soon it is looked again whether the model has caught up.
+_BEHIND_S = 0.02
 
 
 class GitHubWorker:
@@ -39,6 +43,7 @@ class GitHubWorker:
     def __init__(self, engine: Engine, settings: GitHubSettings) -> None:
         self.engine, self.settings = engine, settings
         self._changed = threading.Event()
+        self._behind: set[int] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="larc-github", daemon=True)
 
@@ -58,8 +63,9 @@ class GitHubWorker:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._changed.wait(_TICK_S)
+            self._changed.wait(_BEHIND_S if self._behind else _TICK_S)
             self._changed.clear()
+            self._behind.clear()
             try:
                 while not self._stopping.is_set() and self._round():
                     pass
@@ -71,16 +77,35 @@ class GitHubWorker:
         """Take one step; returns whether there may be more to do."""
         shards = self.engine.leases.current()
         with self.engine.database.reading() as connection:
-            rows = waiting(connection, shards, _MOST)
+            rows = waiting(connection, shards, _MOST, self._behind)
             tired = _tired(connection, self.settings, shards)
             told = connection.execute(unanswered().limit(1)).first() is not None
         if rows:
-            self.write(lambda desk: [receive(desk, row) for row in rows])
+            self.write(lambda desk: self._receive(desk, rows))
         for number in tired:
-            self.write(lambda desk, number=number: look_after(desk, number))  # type: ignore[misc]
+            if number not in self._behind:
+                self.write(partial(self._look_after, number))
         if told:
             self.engine.writer.submit(write_answers).result()
         return bool(rows)
+
+    def _receive(self, desk: Desk, rows: Sequence[Row[Any]]) -> None:
+        """Let deliveries take effect; those of a repository whose model is behind wait."""
+        for row in rows:
+            if row.repository in self._behind:
+                continue
+            try:
+                with desk.trying():
+                    receive(desk, row)
+            except NotYet:
+                self._behind.add(row.repository)
+
+    def _look_after(self, number: int, desk: Desk) -> None:
+        try:
+            with desk.trying():
+                look_after(desk, number)
+        except NotYet:
+            self._behind.add(number)
 
     def write(self, work: Callable[[Desk], object]) -> None:
         """Do something in a transaction, and wake the streams that got something to do."""

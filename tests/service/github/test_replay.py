@@ -9,10 +9,13 @@ import pytest
 
 from larc.cli import main
 from larc.domains.ci.experts import EXPERTS, half_brier
+from larc.domains.ci.prompter import job_question
+from larc.domains.ci.seeding import causal_jobs
 from larc.domains.ci.synthetic import synthetic_jobs
-from larc.service.github.replay import backfill, replay_webhooks
+from larc.errors import LarcError
+from larc.service.github.replay import backfill, recorded_deliveries, replay_webhooks
 from larc.service.server import ServerSettings, running
-from larc.service.templates import Models
+from larc.service.templates import BUILT_IN, Models, Start
 from larc.state import read_slow
 from larc.studies.ci.queue import audit_queue
 from larc.studies.ci.settings import PRESETS
@@ -59,7 +62,7 @@ def test_the_studys_numbers_come_out_of_the_live_path(tmp_path, tiny):
     split = audit_queue(settings_of)
     training, audit = split.training, split.audit
     assert asked == {f"{job.job_id:020d}" for job in audit}
-    models = Models(tiny, read_slow(fitted), "sgd:1.0")
+    models = Models([Start(tiny, read_slow(fitted), "tiny", "fitted")], "sgd:1.0")
     chosen = ServerSettings(
         tmp_path / "data", port=0, token_file=tmp_path / "token", github=settings(settle_s=600.0)
     )
@@ -68,12 +71,12 @@ def test_the_studys_numbers_come_out_of_the_live_path(tmp_path, tiny):
         assert backfill(address, server.token, training) == {NAME: len(training)}
         played = replay_webhooks(address, SECRET, audit)
         assert played.jobs == len(audit)
+        Follower(server).view(NAME)  # whatever was sent has taken effect
         server.http.close()
     # Labels of the last second wait for a later event, or for time to pass.
     with running(replace(chosen, github=settings()), models) as address:
         server = Server(address, (tmp_path / "token").read_text().strip())
         ended(Follower(server), len(training) + len(audit))
-        print([e["reason"] for e in server.events(STREAM) if e["status"]=="refused"][:3], [(e["kind"],e["status"]) for e in server.events(STREAM)][-20:])
         until(lambda: server.status(STREAM)["labelled"] == len(audit))
         live = losses(Follower(server))
         server.http.close()
@@ -82,3 +85,71 @@ def test_the_studys_numbers_come_out_of_the_live_path(tmp_path, tiny):
         assert live[name] == pytest.approx(np.mean(offline[name]), abs=1e-4), name
     # And something was learned, so that this says something.
     assert abs(live["P1M1"] - live["P0M1"]) > 1e-3
+
+
+def test_every_strategy_is_as_in_a_replay_of_its_session(models, follow):
+    jobs = history(40)
+    follower = follow(settle_s=600.0)
+    replay_webhooks(follower.server.address, SECRET, jobs)
+    follower.view(NAME)
+    controller = models.controller(BUILT_IN["ci"], models.starts[0], stream=1)  # its first
+    said: dict[str, dict[str, list[float]]] = {}
+    for kind, together in causal_jobs(jobs):
+        if kind == "ask":
+            questions = [job_question(job.job_id, job.observation) for job in together]
+            contexts = [job.workflow_path for job in together]
+            for question, answer in zip(
+                questions, controller.ask(questions, contexts=contexts), strict=True
+            ):
+                said[question.name] = dict(answer.said) | {"mixture": answer.forecast.probabilities}
+        else:
+            controller.learn({f"{job.job_id:020d}": job.label for job in together})
+    events = follower.server.events(STREAM)
+    answers = {one["key"]: one["answer"] for one in events if one["kind"] == "question"}
+    assert set(answers) == set(said)
+    for name, expected in said.items():
+        told = answers[name]["said"] | {"mixture": answers[name]["mixture"]}
+        assert set(told) == set(expected)
+        for predictor, policy in expected.items():
+            assert told[predictor] == pytest.approx(list(policy), abs=1e-4), (name, predictor)
+
+
+def test_a_replay_that_is_repeated_changes_nothing(sqlite_follower):
+    jobs = history(10)
+    address = sqlite_follower.server.address
+    first = replay_webhooks(address, SECRET, jobs)
+    ended(sqlite_follower, 10)
+    log = sqlite_follower.log(STREAM)
+    again = replay_webhooks(address, SECRET, jobs)
+    assert (first.duplicates, again.duplicates) == (0, first.deliveries)
+    assert sqlite_follower.log(STREAM) == log
+    assert first.deliveries == len(list(recorded_deliveries(jobs)))
+
+
+def test_a_history_is_told_once_and_before_the_first_question(follower):
+    jobs = history(20)
+    address, token = follower.server.address, follower.server.token
+    assert backfill(address, token, jobs) == {NAME: 20}
+    assert backfill(address, token, jobs) == {NAME: 20}
+    view = ended(follower, 20)
+    assert [kind for kind, _, _ in follower.log(STREAM)] == ["history"]
+    assert view["counts"]["predicted"] == 0
+    # GitHub's number of the repository comes with the first webhook; the stream is the same.
+    later = [
+        job._replace(job_id=job.job_id + 1000, run_id=job.job_id, started_at=job.started_at + 10**6)
+        for job in jobs[:1]
+    ]
+    later = [job._replace(completed_at=job.started_at + 60) for job in later]
+    replay_webhooks(address, SECRET, later)
+    view = ended(follower, 21)
+    assert view["stream"] == STREAM
+    asked = [one for one in follower.server.events(STREAM) if one["kind"] == "question"]
+    # The prompt of a strategy with cases is kept in the state; HEDGE4 has seen the history too.
+    assert asked[0]["answer"]["said"]["HEDGE4"] != pytest.approx([0.25] * 4)
+    with pytest.raises(LarcError, match="delete the stream first"):
+        backfill(address, token, history(5, seed=9))
+
+
+def test_a_server_that_refuses_is_named(sqlite_follower):
+    with pytest.raises(LarcError, match=r"the server refused \(401\): the signature"):
+        replay_webhooks(sqlite_follower.server.address, "another secret", history(1))
