@@ -55,9 +55,10 @@ def ensure(
     connection: Connection, models: Models, number: int, full_name: str, template: str, at: float
 ) -> Row[Any]:
     """Return a repository's row; it and its stream are made if they are not there."""
+    full_name = checked_name(full_name)
     row = by_number(connection, number) or _adopted(connection, number, full_name)
     if row is None:
-        name = stream_name(checked_name(full_name))
+        name = stream_name(full_name)
         taken = connection.execute(
             sa.select(repository.c.id).where(repository.c.stream == name)
         ).one_or_none()
@@ -76,7 +77,7 @@ def ensure(
         )
     else:
         name = row.stream
-        renamed = {"full_name": checked_name(full_name)} if full_name != row.full_name else {}
+        renamed = {"full_name": full_name} if full_name != row.full_name else {}
         connection.execute(
             sa.update(repository)
             .where(repository.c.id == number)

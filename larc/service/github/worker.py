@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection, Row
 from larc.service.engine import Engine
 from larc.service.github.answers import unanswered, write_answers
 from larc.service.github.asking import Desk, NotYet, look_after, patience, receive
-from larc.service.github.inbox import waiting
+from larc.service.github.inbox import finish, waiting
 from larc.service.github.settings import GitHubSettings
 from larc.service.github.tables import job, repository
 from larc.service.store.database import EVENTS, now
@@ -99,6 +99,11 @@ class GitHubWorker:
                     receive(desk, row)
             except NotYet:
                 self._behind.add(row.repository)
+            except sa.exc.SQLAlchemyError:
+                raise
+            except Exception as error:  # one that breaks holds no other up
+                LOG.exception("a delivery broke")
+                finish(desk.connection, row.seq, f"it broke: {type(error).__name__}.")
 
     def _look_after(self, number: int, desk: Desk) -> None:
         try:
