@@ -23,6 +23,7 @@ from larc.io.files import make_directory
 from larc.io.locks import locked
 from larc.service.auth import SCOPES, new_token
 from larc.service.engine import Engine, EngineSettings
+from larc.service.github.rest import RestWorker
 from larc.service.github.routes import GitHubPart
 from larc.service.github.settings import GitHubSettings
 from larc.service.github.worker import GitHubWorker
@@ -95,8 +96,11 @@ def serving(settings: ServerSettings, models: Models) -> Iterator[tuple[_Server,
         server = _Server(config, listener, app.close)
         engine.start()
         stack.callback(engine.stop)
+        rest = RestWorker(worker)
         worker.start()
         stack.callback(worker.stop)
+        rest.start()
+        stack.callback(rest.stop)
         host, port = listener.getsockname()[:2]
         yield server, f"http://{f'[{host}]' if ':' in host else host}:{port}"
 

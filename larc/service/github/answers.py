@@ -7,6 +7,7 @@ import json
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from larc.service.github.outbox import mark
 from larc.service.github.tables import job, repository
 from larc.service.store.schema import answer, stream
 
@@ -16,10 +17,10 @@ FAILURE = 1
 _MOST = 500
 
 
-def unanswered() -> sa.Select[tuple[int, int, str, bool]]:
+def unanswered() -> sa.Select[tuple[int, int, str, str, bool]]:
     """Return the query for answers that are there and not yet with their jobs."""
     return (
-        sa.select(job.c.repository, job.c.id, answer.c.body, answer.c.scored)
+        sa.select(job.c.repository, job.c.id, job.c.commit, answer.c.body, answer.c.scored)
         .select_from(job)
         .join(repository, repository.c.id == job.c.repository)
         .join(stream, stream.c.name == repository.c.stream)
@@ -29,10 +30,11 @@ def unanswered() -> sa.Select[tuple[int, int, str, bool]]:
     )
 
 
-def write_answers(connection: Connection) -> int:
+def write_answers(connection: Connection, *, shown: bool) -> int:
     """Write answers to their jobs; returns how many.
 
-    Where the label was known first, nothing is written: it was no prediction.
+    With ``shown``, what GitHub shows of their commits is to change. Where the label was known
+    first, nothing is written: it was no prediction.
     """
     rows = connection.execute(unanswered()).all()
     for row in rows:
@@ -46,4 +48,6 @@ def write_answers(connection: Connection) -> int:
             .where(job.c.repository == row.repository, job.c.id == row.id)
             .values(values)
         )
+        if shown:
+            mark(connection, row.repository, row.commit)
     return len(rows)

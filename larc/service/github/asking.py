@@ -31,6 +31,7 @@ from larc.service.github.joining import (
     take_run,
     why_no_job,
 )
+from larc.service.github.outbox import mark
 from larc.service.github.repositories import WHO, ensure
 from larc.service.github.settings import GitHubSettings
 from larc.service.github.tables import job, repository
@@ -115,6 +116,8 @@ def hear_job(desk: Desk, about: Row[Any], said: Mapping[str, Any]) -> str | None
     row = take_job(desk.connection, about, said, desk.at)
     if isinstance(row, LeftOut):
         return f"{row.reason.value}: {row.detail}"
+    if desk.settings.output != "none":
+        mark(desk.connection, about.id, row.commit)
     go_on(desk, about, row)
     return None
 

@@ -125,15 +125,16 @@ output = Table(
     Column("commit", String(100), primary_key=True),
     # GitHub's number of the check run, once there is one.
     Column("check_run", BigInteger, nullable=True),
-    # Whether something is to be shown that was not, and what was shown last: its hash.
-    Column("wanted", Boolean, nullable=False),
+    # How often it changed, how often up to what was shown last, and the hash of that.
+    Column("changed", Number, nullable=False),
+    Column("shown", Number, nullable=False),
     Column("sent", String(64), nullable=True),
-    Column("failures", Integer, nullable=False, default=0),
-    Column("next_at", Float, nullable=False, default=0.0),
+    Column("failures", Integer, nullable=False),
+    Column("next_at", Float, nullable=False),
 )
 Index(
-    "github_output_wanted",
+    "github_output_due",
     output.c.next_at,
-    sqlite_where=sa.text("wanted"),
-    postgresql_where=sa.text("wanted"),
+    sqlite_where=sa.text("changed > shown"),
+    postgresql_where=sa.text("changed > shown"),
 )

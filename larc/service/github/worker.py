@@ -86,7 +86,8 @@ class GitHubWorker:
             if number not in self._behind:
                 self.write(partial(self._look_after, number))
         if told:
-            self.engine.writer.submit(write_answers).result()
+            shown = self.settings.output != "none"
+            self.engine.writer.submit(lambda c: write_answers(c, shown=shown)).result()
         return bool(rows)
 
     def _receive(self, desk: Desk, rows: Sequence[Row[Any]]) -> None:

@@ -58,12 +58,13 @@ def upgrade() -> None:
         sa.Column("repository", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("commit", sa.String(100), primary_key=True),
         sa.Column("check_run", sa.BigInteger, nullable=True),
-        sa.Column("wanted", sa.Boolean, nullable=False),
+        sa.Column("changed", Number, nullable=False),
+        sa.Column("shown", Number, nullable=False),
         sa.Column("sent", sa.String(64), nullable=True),
         sa.Column("failures", sa.Integer, nullable=False),
         sa.Column("next_at", sa.Float, nullable=False),
     )
-    _partial("github_output_wanted", "github_output", ["next_at"], "wanted")
+    _partial("github_output_due", "github_output", ["next_at"], "changed > shown")
 
 
 def _jobs() -> None:
