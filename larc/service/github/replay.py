@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def replay_webhooks(
     hook: str = "default",
     speed: float = 0.0,
     live: bool = False,
+    stop: threading.Event | None = None,
     say: Callable[[int, int], None] = lambda done, total: None,
     client: httpx.Client | None = None,
 ) -> Played:
@@ -94,19 +96,23 @@ def replay_webhooks(
     speed
         How many of its seconds pass in one second; 0 for as fast as the server takes them.
     live
-        Shift the times so that the history ends about now: its last jobs run while they are
-        looked at.
+        Move its times, so that it begins now and happens at that speed.
+    stop
+        Ends it before its end.
     say
         Told how far it is.
     """
     if live and jobs:
-        jobs = shifted(jobs, time.time(), speed)
+        begins = min(job.started_at for job in jobs)
+        jobs, speed = moved(jobs, begins, time.time(), speed or 1.0), 1.0
+    stop = stop or threading.Event()
     deliveries = list(recorded_deliveries(jobs))
     began, first, duplicates = time.monotonic(), deliveries[0][0] if deliveries else 0.0, 0
     with client or httpx.Client(timeout=30.0) as sender:
         for number, (at, event, document) in enumerate(deliveries, start=1):
-            if speed:
-                time.sleep(max((at - first) / speed - (time.monotonic() - began), 0.0))
+            wait = (at - first) / speed - (time.monotonic() - began) if speed else 0.0
+            if stop.wait(wait) if wait > 0 else stop.is_set():
+                return Played(len(jobs), number - 1, duplicates)
             body = json.dumps(document, separators=(",", ":")).encode()
             headers = {
                 EVENT: event,
@@ -122,25 +128,21 @@ def replay_webhooks(
     return Played(len(jobs), len(deliveries), duplicates)
 
 
-def shifted(jobs: Sequence[Job], now: float, speed: float) -> list[Job]:
-    """Return jobs with times moved by whole seconds, so that the last would start just now.
-
-    With a speed, the history is squeezed by it and begins now.
+def moved(jobs: Sequence[Job], begins: int, now: float, speed: float) -> list[Job]:
+    """Return jobs as if they happened now: what began at a time begins now, and all is faster.
 
     Examples
     --------
-    >>> job = Job("o/r", 5, None, "CI", "push", "build", "aa", 10, 20, 1, 7, 3, 1)
-    >>> shifted([job], now=1000.0, speed=0)[0].started_at
-    1000
+    >>> job = Job("o/r", 5, None, "CI", "push", "build", "aa", 40, 100, 1, 7, 3, 1)
+    >>> [(one.started_at, one.completed_at) for one in moved([job], 10, now=1000.0, speed=60.0)]
+    [(1000, 1002)]
     """
-    first = min(job.started_at for job in jobs)
-    last = max(job.started_at for job in jobs)
 
-    def moved(at: int) -> int:
-        return round(now + (at - first) / speed) if speed else round(now) + at - last
+    def at(time: int) -> int:
+        return int(now + (time - begins) / speed)
 
     return [
-        job._replace(started_at=moved(job.started_at), completed_at=moved(job.completed_at))
+        job._replace(started_at=at(job.started_at), completed_at=at(job.completed_at))
         for job in jobs
     ]
 
