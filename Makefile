@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 SLOW := tests/studies tests/service tests/runs tests/benchmarks tests/reporting/test_html_browser.py \
 	tests/test_architectures.py tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
 
-.PHONY: help run test quick lint docs bench serve torture presets browser setup fetch clean
+.PHONY: help run test quick lint docs bench serve live torture presets browser setup fetch clean
 
 help:
 	@awk -F': ' '/^## [a-z]+: /{sub("## ", "", $$1); printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,12 @@ lint: setup
 ## serve: the live service on this machine, SQLite in larc-data/, until Ctrl-C
 serve: setup
 	$(BIN)/larc serve --data larc-data
+
+# Another history than the made-up one: make live LIVE='flask.jsonl.gz --speed 600'.
+## live: a server on this machine and a repository's CI that happens in it now, until Ctrl-C
+live: setup
+	rm -rf larc-live
+	@$(BIN)/larc ci live $(LIVE) || test $$? -eq 130
 
 ## docs: bring the pages up to date with the results, build the site into site/
 docs: setup

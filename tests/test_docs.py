@@ -32,7 +32,7 @@ def test_every_block_of_code_is_one_that_is_tried(page):
         elif block.language == "pycon":
             assert ">>> " in block.text
             assert "+SKIP" not in block.text
-        elif block.language in ("python", "yaml", "json"):
+        elif block.language in ("python", "yaml", "json", "toml"):
             assert block.mark.startswith("file: "), f"who runs this? {block.text[:80]}"
         else:
             assert block.language in ("", "text"), block.language

@@ -9,6 +9,7 @@ import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
+from larc.cli import ci_live
 from larc.cli.common import ONWARD, Commands, command
 from larc.errors import LarcError
 
@@ -35,6 +36,7 @@ def add(commands: Commands) -> None:
     get.add_argument("--out", required=True, metavar="FILE")
     get.add_argument("--base-url", default="https://api.github.com", metavar="URL")
     get.add_argument("--json", action="store_true", help="answer in JSON")
+    ci_live.add(parts)
 
 
 def _ci_baseline(arguments: argparse.Namespace) -> None:

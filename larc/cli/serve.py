@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from larc.cli.common import Commands, command
@@ -37,6 +38,7 @@ def add(commands: Commands) -> None:
     option("--threads", type=int, default=0, metavar="N", help="of the model [torch's choice]")
     option("--live", type=int, default=1000, metavar="N", help="streams in memory [1000]")
     option("--lease", type=float, default=5.0, metavar="S", help="until others take over [5]")
+    option("--config", metavar="FILE", help="TOML with a section [github] [environment alone]")
     option("--rate", type=float, default=0.0, metavar="N", help="requests a second a token [any]")
 
 
@@ -53,6 +55,7 @@ def _serve(arguments: argparse.Namespace) -> None:
 
     from larc.rules import parse_rule
     from larc.service.engine import EngineSettings
+    from larc.service.github.settings import github_settings
     from larc.service.http.context import HttpSettings
     from larc.service.starts import load_models
     from larc.substrate.fetching import is_fetched
@@ -63,6 +66,8 @@ def _serve(arguments: argparse.Namespace) -> None:
         raise LarcError("--threads is 0 (for torch's choice) to 256, and --port 0 to 65535.")
     if not 0 <= arguments.rate < float("inf"):
         raise LarcError(f"--rate is {arguments.rate}; give a finite number, 0 for any rate.")
+    config = None if arguments.config is None else Path(arguments.config)
+    github = github_settings(config, os.environ)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     if arguments.rule:
@@ -78,5 +83,6 @@ def _serve(arguments: argparse.Namespace) -> None:
         token_file=None if file is None else Path(file),
         engine=EngineSettings(live=arguments.live, lease_s=arguments.lease),
         http=HttpSettings(rate=arguments.rate),
+        github=github,
     )
     run(settings, models)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from larc.errors import LarcError
 from larc.github.replies import (
@@ -23,6 +23,8 @@ from larc.io.times import iso_time
 
 if TYPE_CHECKING:
     import httpx
+
+T = TypeVar("T")
 
 #: Where the public GitHub answers. An Enterprise server answers at ``https://HOST/api/v3``.
 PUBLIC = "https://api.github.com"
@@ -158,10 +160,71 @@ class GitHub:
         LarcError
             Where the server refuses, keeps failing, or limits for longer than may be waited.
         """
+        return self._patiently(lambda: self._ask(path, parameters, name, trim, known))
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Return one object of the repository, such as a run or a job.
+
+        Raises
+        ------
+        NotFound
+            Where the server says 404 or 410.
+        LarcError
+            Where the server refuses, keeps failing, or limits for longer than may be waited.
+
+        Examples
+        --------
+        >>> import httpx
+        >>> network = httpx.MockTransport(lambda request: httpx.Response(200, json={"id": 3}))
+        >>> with GitHub("o/r", transport=network) as github:
+        ...     github.document("actions/runs/3")
+        {'id': 3}
+        """
+        return self._patiently(lambda: self._object("GET", path, None))
+
+    def send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Make or change an object, and return it; nothing is sent twice.
+
+        Parameters
+        ----------
+        method, path
+            ``POST`` or ``PATCH``, below the repository's address.
+        body
+            What it is to be.
+
+        Examples
+        --------
+        >>> import httpx
+        >>> network = httpx.MockTransport(lambda request: httpx.Response(201, json={"id": 3}))
+        >>> with GitHub("o/r", transport=network) as github:
+        ...     github.send("POST", "check-runs", {"name": "LARC"})
+        {'id': 3}
+        """
+        try:
+            return self._object(method, path, body)
+        except Limited as limit:
+            raise LarcError(f"{limit.host} limits the rate; try again later.") from None
+        except Failed as failure:
+            raise LarcError(f"{failure.host} failed with {failure}; try again later.") from None
+
+    def _object(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        response = self._answered(method, path, {}, {}, body)
+        if response.status_code not in (200, 201):
+            raise self._unanswered(response)
+        try:
+            document = response.json()
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise Failed("an answer that is no whole JSON", response.url.host)
+        return document
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask until there is a sound answer, or none is to be had."""
         failures = limits = 0
         while True:
             try:
-                return self._ask(path, parameters, name, trim, known)
+                return ask()
             except Limited as limit:
                 limits += 1
                 self._wait_out(limit, limits)
@@ -185,29 +248,47 @@ class GitHub:
         trim: Trim,
         known: Page | None,
     ) -> Page:
+        headers = {} if known is None or known.etag is None else {"If-None-Match": known.etag}
+        response = self._answered("GET", path, parameters, headers, None)
+        if response.status_code == 304 and known is not None:
+            self.unchanged += 1
+            return known
+        if response.status_code == 200:
+            return page_of(response, name, trim)
+        raise self._unanswered(response)
+
+    def _answered(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str | int],
+        headers: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+    ) -> httpx.Response:
+        """Return the answer to one request, whatever it says."""
         httpx = _httpx()
         address = httpx.URL(f"{self.base_url}/repos/{self.repository}/{path}")
-        headers = {} if known is None or known.etag is None else {"If-None-Match": known.etag}
         self.requests += 1
         try:
-            response = self._client.get(address, params=dict(parameters), headers=headers)
+            response: Any = self._client.request(
+                method, address, params=dict(parameters), headers=headers, json=body
+            )
+            return response
         except (httpx.TooManyRedirects, httpx.UnsupportedProtocol) as error:
             reason = self._clean(str(error))
             raise LarcError(f"{address.host} redirects badly: {reason}") from None
         except httpx.RequestError as error:
             reason = self._clean(str(error)) or type(error).__name__
             raise Failed(reason, address.host) from None
+
+    def _unanswered(self, response: httpx.Response) -> Exception:
+        """Return what an answer other than a good one means."""
         status, host = response.status_code, response.url.host
-        if status == 304 and known is not None:
-            self.unchanged += 1
-            return known
-        if status == 200:
-            return page_of(response, name, trim)
         if status in (403, 429) and (limit := limit_of(response, self._clock)) is not None:
-            raise limit
+            return limit
         if status >= 500 or status in (304, 408):
-            raise Failed(f"HTTP {status}", host, retry_after(response, self._clock))
-        raise self._refusal(response)
+            return Failed(f"HTTP {status}", host, retry_after(response, self._clock))
+        return self._refusal(response)
 
     def _wait_out(self, limit: Limited, limits: int) -> None:
         seconds = limit.seconds

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from larc.errors import LarcError
+from larc.scoring import Limits
 from larc.service.live import Asked, Live
 from larc.stream.controller import Answer
 from larc.stream.plans import compute
@@ -45,14 +46,14 @@ def learn_all(labels: Sequence[tuple[Live, Mapping[str, LabelValue]]]) -> list[L
 def _committed(plans: Sequence[Any], *, solo: bool) -> list[Any]:
     """Compute plans together and commit each; what is refused stands in its place.
 
-    Plans of one slow state share batches: any of their learners computes them all. Those of a
-    ``solo`` stream use nothing that was computed together with others.
+    Plans of one slow state and limits share batches: any of their learners computes them all. Those
+    of a ``solo`` stream use nothing that was computed together with others.
     """
-    groups: dict[str, list[int]] = {}
+    groups: dict[tuple[str, Limits], list[int]] = {}
     for number, plan in enumerate(plans):
         if not isinstance(plan, LarcError):
-            slow = plan.controller.session.learner.slow.digest
-            groups.setdefault(slow, []).append(number)
+            learner = plan.controller.session.learner
+            groups.setdefault((learner.slow.digest, learner.limits), []).append(number)
     done = list(plans)
     for numbers in groups.values():
         chosen = [plans[number] for number in numbers]

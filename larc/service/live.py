@@ -127,6 +127,8 @@ def asked(event: Row[Any], template: TemplateSpec) -> Asked:
             f"the stream's template takes the experts {template.given}, and the question has "
             f"{sorted(experts)}; give their probabilities.",
         )
+    if template.domain == "ci" and "job" not in body:
+        raise Problem("invalid", "the stream is of CI jobs; they come from GitHub's webhooks.")
     return Asked(event, as_question(event.key, body), experts, body.get("context", ""))
 
 

@@ -71,6 +71,13 @@ class Metrics:
             registry=registry,
         )
 
+        self.webhooks = Counter(
+            "larc_webhooks",
+            "Deliveries of GitHub, by event and whether they were new.",
+            ["event", "as"],
+            registry=registry,
+        )
+
     def outcome(self, outcome: Outcome) -> None:
         """Count an event that took effect, or was refused."""
         self.events.labels(outcome.kind, outcome.status).inc()

@@ -10,6 +10,7 @@ from larc.errors import LarcError
 CODES: dict[str, tuple[int, str]] = {
     "bad-json": (400, "The body is no JSON"),
     "unauthorized": (401, "A token is needed"),
+    "unsigned": (401, "The signature is wrong"),
     "forbidden": (403, "The token may not do this"),
     "not-found": (404, "There is no such thing"),
     "method-not-allowed": (405, "This cannot be done here"),
@@ -17,6 +18,7 @@ CODES: dict[str, tuple[int, str]] = {
     "other-template": (409, "The stream has another template"),
     "other-body": (409, "The id was used with another body"),
     "other-label": (409, "The question has another label"),
+    "too-late": (409, "The stream has questions already"),
     "not-labelled": (409, "There is no label to correct"),
     "expired": (410, "The question has expired"),
     "dropped": (410, "The question was dropped"),

@@ -52,6 +52,7 @@ class StrategySpec(_Strict):
     """One state of a stream: how it lives."""
 
     name: Annotated[str, Field(pattern=NAME)]
+    view: Literal["plain", "remembered"] = "plain"
     retention: Literal["keep", "reset", "latest"] = "keep"
     sham: bool = False
     scale: Annotated[float, Field(gt=0, le=10)] = 1.0
@@ -64,6 +65,8 @@ class TemplateSpec(_Strict):
     ``model`` and ``slow_state`` name what the service was started with, the first where they are
     left out. ``given`` names experts whose probabilities come with every question; ``solo``
     computes every event of a stream by itself, so that not even rounding depends on other streams.
+    Streams of the domain ``ci`` are of jobs, which GitHub's webhooks bring: they have HEDGE4 and
+    its experts, and strategies with the view ``remembered`` see earlier cases in the prompt.
     """
 
     model: Annotated[str, Field(max_length=200, examples=["smollm2-135m"])] = ""
@@ -82,6 +85,23 @@ class TemplateSpec(_Strict):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     sleep: bool = True
     solo: bool = False
+    domain: Literal["", "ci"] = ""
+
+    @model_validator(mode="after")
+    def _views(self) -> TemplateSpec:
+        if not self.domain and any(one.view != "plain" for one in self.strategies):
+            raise ValueError('the view "remembered" is for the domain "ci"')
+        return self
+
+    def kept(self) -> dict[str, Any]:
+        """Return what is kept of it; what was added later is left out where it says nothing."""
+        values = self.model_dump()
+        for strategy in values["strategies"]:
+            if strategy["view"] == "plain":
+                del strategy["view"]
+        if not self.domain:
+            del values["domain"]
+        return values
 
 
 class Expiry(_Strict):

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Row
 
+from larc.domains.ci.seeding import seed
 from larc.errors import LarcError
 from larc.service.computing import ask_all, learn_all
 from larc.service.live import Live, asked
@@ -81,6 +82,9 @@ def _rollback(
                         _learn(gone, early.pop(row.key), corrected)
                 elif row.key in awaited:
                     controller.session.hold([as_question(row.key, json.loads(row.body))])
+            elif row.kind == "history":
+                if row.status == "applied":
+                    seed(controller, json.loads(row.body)["events"])
             elif row.key not in controller.session.pending:
                 if row.kind == "label" and row.status == "applied":
                     early[row.key] = row

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby, takewhile
 from typing import Any
 
 from sqlalchemy.engine import Row
 
+from larc.domains.ci.seeding import seed
 from larc.errors import LarcError
 from larc.service.computing import ask_all, learn_all
 from larc.service.live import Asked, Live, asked
@@ -34,7 +36,7 @@ def play(pairs: Sequence[tuple[Live, Work]]) -> list[Step]:
         if first.kind == "question":
             asks.append((live, step, work, _questions(live, work, step)))
         elif first.kind == "label":
-            labels.append((live, step, work, first, first))
+            labels += [(live, step, work, one, one) for one in _together(live, work)]
         else:
             _OTHERS[first.kind](live, step, first)
     for (live, step, work, questions), answers in zip(
@@ -50,6 +52,18 @@ def play(pairs: Sequence[tuple[Live, Work]]) -> list[Step]:
         step.values = live.values()
         step.body = live.body()
     return steps
+
+
+def _together(live: Live, work: Work) -> list[Row[Any]]:
+    """Return the labels that are learned as one batch: of jobs, those that ended in one second."""
+    first = work.events[0]
+    if not live.template.domain or first.occurred_at is None:
+        return [first]
+    return list(
+        takewhile(
+            lambda one: one.kind == "label" and one.occurred_at == first.occurred_at, work.events
+        )
+    )
 
 
 def _questions(live: Live, work: Work, step: Step) -> list[Asked]:
@@ -87,7 +101,7 @@ def _answered(live: Live, step: Step, work: Work, one: Asked, answer: Any) -> Ro
 
 def _labelled(labels: Sequence[tuple[Live, Step, Work, Row[Any], Row[Any]]]) -> None:
     """Let labels take effect: of questions that await them, and early ones of new questions."""
-    learning: list[tuple[Live, Step, Row[Any], Row[Any], int | tuple[float, ...]]] = []
+    learning: list[Learning] = []
     for live, step, work, event, label in labels:
         pending = live.controller.session.pending.get(label.key)
         if pending is None and label.status == "early":
@@ -106,14 +120,30 @@ def _labelled(labels: Sequence[tuple[Live, Step, Work, Row[Any], Row[Any]]]) -> 
             _counted(live, step, work, label, value, "scored")
             continue
         learning.append((live, step, event, label, value))
-    refusals = learn_all([(live, {label.key: value}) for live, _, _, label, value in learning])
     works = {id(step): work for _, step, work, _, _ in labels}
-    for (live, step, event, label, value), refused in zip(learning, refusals, strict=True):
+    for (live, step, event, label, value), refused in _learned(learning):
         if refused is not None:
             step.outcomes.append(refusal(label, refused))
             continue
         live.version = event.seq
         _counted(live, step, works[id(step)], label, value, "applied")
+
+
+Learning = tuple[Live, Step, Row[Any], Row[Any], int | tuple[float, ...]]
+
+
+def _learned(learning: Sequence[Learning]) -> list[tuple[Learning, LarcError | None]]:
+    """Learn labels, those of one stream together; if they are refused, each by itself."""
+    groups = [list(group) for _, group in groupby(learning, key=lambda one: id(one[1]))]
+    refusals = learn_all([(group[0][0], {one[3].key: one[4] for one in group}) for group in groups])
+    done: list[tuple[Learning, LarcError | None]] = []
+    for group, refused in zip(groups, refusals, strict=True):
+        if refused is not None and len(group) > 1:
+            for one in group:
+                done += _learned([one])
+        else:
+            done += [(one, refused) for one in group]
+    return done
 
 
 def _counted(
@@ -174,7 +204,15 @@ def _snapshot(live: Live, step: Step, event: Row[Any]) -> None:
     step.outcomes.append(Outcome(event.seq, "snapshot", event.key, "applied", answer=about))
 
 
+def _history(live: Live, step: Step, event: Row[Any]) -> None:
+    seed(live.controller, json.loads(event.body)["events"])
+    live.version = event.seq
+    about = {"state_version": live.version}
+    step.outcomes.append(Outcome(event.seq, "history", event.key, "applied", answer=about))
+
+
 _OTHERS = {
+    "history": _history,
     "drop": _dropped,
     "expiry": _dropped,
     "used": _used,

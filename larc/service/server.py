@@ -23,6 +23,10 @@ from larc.io.files import make_directory
 from larc.io.locks import locked
 from larc.service.auth import SCOPES, new_token
 from larc.service.engine import Engine, EngineSettings
+from larc.service.github.rest import RestWorker
+from larc.service.github.routes import GitHubPart
+from larc.service.github.settings import GitHubSettings
+from larc.service.github.worker import GitHubWorker
 from larc.service.http.app import make_app
 from larc.service.http.connections import limited
 from larc.service.http.context import HttpSettings
@@ -47,6 +51,8 @@ class ServerSettings:
         Where the first administrator's token is written; otherwise it is printed.
     connections
         The most connections at a time; a request on one more is refused with 503.
+    github
+        Which repositories are followed, and how.
     """
 
     data: Path
@@ -57,6 +63,7 @@ class ServerSettings:
     connections: int = 2000
     engine: EngineSettings = field(default_factory=EngineSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    github: GitHubSettings = field(default_factory=GitHubSettings)
 
 
 @contextmanager
@@ -73,7 +80,8 @@ def serving(settings: ServerSettings, models: Models) -> Iterator[tuple[_Server,
         listener = listening(settings.host, settings.port)
         stack.callback(listener.close)
         engine = Engine(database, models, settings.engine)
-        app = make_app(engine, settings.http)
+        worker = GitHubWorker(engine, settings.github)
+        app = make_app(engine, settings.http, GitHubPart(settings.github, worker))
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -88,6 +96,11 @@ def serving(settings: ServerSettings, models: Models) -> Iterator[tuple[_Server,
         server = _Server(config, listener, app.close)
         engine.start()
         stack.callback(engine.stop)
+        rest = RestWorker(worker)
+        worker.start()
+        stack.callback(worker.stop)
+        rest.start()
+        stack.callback(rest.stop)
         host, port = listener.getsockname()[:2]
         yield server, f"http://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -10,10 +10,15 @@ from typing import Any
 
 import torch
 
+from larc.domains.ci.experts import Hedge4
+from larc.domains.ci.hedge_replay import HedgeExpert
+from larc.domains.ci.prompter import JobPrompter
+from larc.domains.ci.strategies import TRAINED
 from larc.errors import LarcError
 from larc.learner import Learner
 from larc.plugins import is_object_name
 from larc.rules import UpdateRule, parse_rule
+from larc.scoring import Limits
 from larc.service.problems import Problem
 from larc.service.protocol import StrategySpec, TemplateSpec
 from larc.state import SlowState
@@ -26,6 +31,8 @@ from larc.stream.strategies import Strategy
 from larc.substrate.frozen import Substrate
 
 MIXTURE = "mixture"
+#: The most tokens of a job's prompt: it shows two earlier cases, and names have any length.
+JOB_TOKENS = 1024
 #: Templates that are always there.
 BUILT_IN = {
     "default": TemplateSpec(),
@@ -37,6 +44,16 @@ BUILT_IN = {
             StrategySpec(name="reset", retention="reset"),
             StrategySpec(name="sham", sham=True),
         ],
+        sleep=False,
+    ),
+    # As the study of CI jobs plays them: every strategy answers every job.
+    "ci": TemplateSpec(
+        domain="ci",
+        strategies=[
+            StrategySpec(name=one.name, view=one.view, retention=one.retention, sham=one.sham)
+            for one in TRAINED
+        ],
+        experts=[],
         sleep=False,
     ),
 }
@@ -100,10 +117,12 @@ class Models:
             f"{template.slow_state or 'of any name'!r}; it has {names}.",
         )
 
-    def learner(self, start: Start, rule: str = "") -> Learner:
-        """Return a learner of a slow state."""
+    def learner(self, start: Start, rule: str = "", domain: str = "") -> Learner:
+        """Return a learner of a slow state; prompts of jobs may be longer than others."""
         text = rule or self.rule
-        return Learner(start.substrate, start.slow, parse_rule(text) if text else None)
+        limits = Limits(prompt=JOB_TOKENS) if domain == "ci" else None
+        rules = parse_rule(text) if text else None
+        return Learner(start.substrate, start.slow, rules, limits=limits)
 
     def spec(self, template: TemplateSpec) -> dict[str, Any]:
         """Return a template as it is kept: with the digests of its model and slow state.
@@ -111,13 +130,13 @@ class Models:
         Code of one's own is the operator's to bring, never a request's.
         """
         names = [one.name for one in template.strategies] + template.given + [MIXTURE]
-        free = [name for expert in template.experts for name in make_expert(expert).names]
+        free = [name for expert in _experts(template) for name in expert.names]
         if len({*names, *free}) < len(names) + len(free):
             raise Problem("invalid", "two predictors have one name; name each differently.")
         for text in [template.rule, *(one.rule for one in template.strategies)]:
             checked_rule(text)
         slow = self.start(template).slow
-        kept = template.model_dump()
+        kept = template.kept()
         rule = template.rule or self.rule
         return {**kept, "rule": rule, "slow": slow.digest, "substrate": slow.substrate}
 
@@ -125,15 +144,20 @@ class Models:
         """Return a fresh controller for a stream."""
         strategies = [
             Strategy(
-                one.name, retention=one.retention, sham=one.sham, scale=one.scale, rule=one.rule
+                one.name,
+                view=one.view,
+                retention=one.retention,
+                sham=one.sham,
+                scale=one.scale,
+                rule=one.rule,
             )
             for one in template.strategies
         ]
-        learner = self.learner(start, template.rule)
+        learner = self.learner(start, template.rule, template.domain)
         seed = template.seed * 2**32 + stream
-        session = Session(learner, strategies, seed=seed, limits=self.limits)
-        experts: list[str | Expert] = [make_expert(name) for name in template.experts]
-        experts += template.given
+        prompter = JobPrompter() if template.domain == "ci" else None
+        session = Session(learner, strategies, prompter, seed=seed, limits=self.limits)
+        experts: list[str | Expert] = [*_experts(template), *template.given]
         sleep = SleepSettings() if template.sleep else None
         return Controller(session, experts, ForecasterSettings(sleep=sleep))
 
@@ -151,6 +175,12 @@ class Models:
             "damaged",
             "it was made with another model or slow state; start the service with it.",
         )
+
+
+def _experts(template: TemplateSpec) -> list[Expert]:
+    """Return fresh experts of a template: those it names, and those of its domain."""
+    experts = [make_expert(name) for name in template.experts]
+    return [*experts, HedgeExpert(Hedge4())] if template.domain == "ci" else experts
 
 
 def checked_rule(text: str) -> UpdateRule | None:

@@ -213,6 +213,20 @@ def job_from_row(row: Mapping[str, object], texts: dict[str, str] | None = None)
     )
 
 
+def epoch_seconds(value: object) -> int | None:
+    """Return a timestamp as whole epoch seconds, or ``None`` where it is none.
+
+    Examples
+    --------
+    >>> epoch_seconds("2026-01-02T00:00:00.9Z"), epoch_seconds("0001-01-01T00:00:00Z")
+    (1767312000, None)
+    """
+    try:
+        return _seconds("a time", value)
+    except _Refusal:
+        return None
+
+
 class RunningJob(NamedTuple):
     """A job that has started and has not ended: what is known of it, and its identifier."""
 

@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 from larc.errors import LarcError
 from larc.service.auth import Buckets, Doorkeeper
 from larc.service.engine import Engine
+from larc.service.github import routes as github
+from larc.service.github.inbox import MOST_BYTES
 from larc.service.http import openai, operations, questions, streams
 from larc.service.http.context import Context, HttpSettings
 from larc.service.http.guard import Guard
@@ -26,7 +28,11 @@ _PROBLEM = "application/problem+json"
 _BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not-found", 405: "method-not-allowed"}
 
 
-def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
+def make_app(
+    engine: Engine,
+    settings: HttpSettings | None = None,
+    following: github.GitHubPart | None = None,
+) -> Guard:
     """Return the ASGI application of an engine that runs."""
     chosen = settings or HttpSettings()
     app = FastAPI(
@@ -39,8 +45,10 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
     )
     context = Context(engine, chosen, Doorkeeper(engine.database), Buckets(chosen.rate))
     app.state.context = context
-    for router in (questions.router, streams.router, operations.router, openai.router):
-        app.include_router(router)
+    app.state.github = following
+    parts = (questions, streams, operations, openai, github)
+    for one in parts:
+        app.include_router(one.router)
     app.add_exception_handler(Problem, _refused)
     app.add_exception_handler(LarcError, _refused_by_library)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -48,12 +56,13 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
     app.add_exception_handler(sa.exc.DBAPIError, _unavailable)
     app.add_exception_handler(sa.exc.TimeoutError, _unavailable)
     app.add_exception_handler(Exception, _broken)
-    return Guard(app, engine.metrics, context.close, most=BODY_BYTES, body_s=chosen.body_s)
+    limits = {"": BODY_BYTES, github.WEBHOOK: MOST_BYTES}
+    return Guard(app, engine.metrics, context.close, limits=limits, body_s=chosen.body_s)
 
 
 def _answer(request: Request, problem: Problem) -> JSONResponse:
     headers = {}
-    if problem.status == 401:
+    if problem.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
     if problem.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))

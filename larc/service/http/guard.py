@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from larc.service.metrics import Metrics
@@ -28,17 +28,23 @@ class Guard:
         What is counted.
     close
         Called when the server is about to end.
-    most
-        The most bytes of a body.
+    limits
+        The most bytes of a body, by how its path begins; the longest beginning rules.
     body_s
         How long a body may take to arrive.
     """
 
     def __init__(
-        self, app: Any, metrics: Metrics, close: Callable[[], None], *, most: int, body_s: float
+        self,
+        app: Any,
+        metrics: Metrics,
+        close: Callable[[], None],
+        *,
+        limits: Mapping[str, int],
+        body_s: float,
     ) -> None:
         self.app, self.metrics, self.close = app, metrics, close
-        self.most, self.body_s = most, body_s
+        self.limits, self.body_s = limits, body_s
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
@@ -74,9 +80,11 @@ class Guard:
 
     async def _body(self, scope: Any, receive: Any) -> list[Any]:
         """Return the whole body, which must not be too long nor take too long."""
+        beginnings = [one for one in self.limits if scope["path"].startswith(one)]
+        most = self.limits[max(beginnings, key=len)]
         for name, value in scope["headers"]:
-            if name == b"content-length" and (not value.isdigit() or int(value) > self.most):
-                raise Problem("too-large", f"a body may have {self.most} bytes.")
+            if name == b"content-length" and (not value.isdigit() or int(value) > most):
+                raise Problem("too-large", f"a body may have {most} bytes.")
         messages, size = [], 0
         try:
             async with asyncio.timeout(self.body_s):
@@ -84,8 +92,8 @@ class Guard:
                     message = await receive()
                     messages.append(message)
                     size += len(message.get("body", b""))
-                    if size > self.most:
-                        raise Problem("too-large", f"a body may have {self.most} bytes.")
+                    if size > most:
+                        raise Problem("too-large", f"a body may have {most} bytes.")
                     if message["type"] != "http.request" or not message.get("more_body"):
                         return messages
         except TimeoutError:

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
+from larc.domains.ci.jobs import Observation
 from larc.errors import LarcError
 from larc.io.hashes import hash_json
 from larc.service.problems import Problem
@@ -141,8 +142,10 @@ def label_of(body: Mapping[str, Any], question: Question) -> int | tuple[float, 
 
 
 def as_question(name: str, body: Mapping[str, Any]) -> Question:
-    """Return the question that an event's body holds."""
-    return Question(name, tuple(body["candidates"]), body["prompt"])
+    """Return the question that an event's body holds; with the job, if it is about one."""
+    job = body.get("job")
+    source = None if job is None else Observation(*job)
+    return Question(name, tuple(body["candidates"]), body["prompt"], source)
 
 
 def _same_label(first: Any, second: Mapping[str, Any], asked: Row[Any] | None) -> bool:

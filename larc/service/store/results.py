@@ -127,6 +127,7 @@ def load_work(connection: Connection, streams: Collection[int]) -> list[Work]:
         )
         .order_by(event.c.stream, event.c.seq)
     ).all()
+    waiting = [*waiting, *_of_one_second(connection, rows, waiting)]
     known: dict[int, dict[str, Row[Any]]] = {}
     asked = [one for one in waiting if one.kind == "question"]
     if asked:
@@ -147,6 +148,29 @@ def load_work(connection: Connection, streams: Collection[int]) -> list[Work]:
         for row in rows
         if row.id in by_stream
     ]
+
+
+def _of_one_second(
+    connection: Connection, streams: Sequence[Row[Any]], waiting: Sequence[Row[Any]]
+) -> list[Row[Any]]:
+    """Return further labels of jobs that ended in the second of those that wait: one batch."""
+    more: list[Row[Any]] = []
+    for row in streams:
+        ahead = [one for one in waiting if one.stream == row.id]
+        seconds = {(one.kind, one.occurred_at) for one in ahead}
+        if len(ahead) < AHEAD or len(seconds) > 1 or ahead[0].kind != "label":
+            continue
+        later = sa.select(event).where(
+            event.c.stream == row.id,
+            event.c.seq > ahead[-1].seq,
+            event.c.kind == "label",
+            event.c.occurred_at == ahead[0].occurred_at,
+        )
+        for one in connection.execute(later.order_by(event.c.seq)):
+            if one.seq != (more or ahead)[-1].seq + 1:
+                break
+            more.append(one)
+    return more
 
 
 def _whose(column: Any, table: sa.Table, events: Sequence[Row[Any]]) -> tuple[Any, ...]:

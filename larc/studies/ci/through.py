@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from larc.domains.ci import Job
 from larc.domains.ci.prompter import recorded_job
+from larc.domains.ci.strategies import TRAINED
 from larc.learner import Learner
 from larc.progress import Display
 from larc.rules import parse_rule
@@ -16,7 +17,7 @@ from larc.state import SlowState
 from larc.stream.question import Recorded
 from larc.stream.strategies import Strategy
 from larc.studies.ci.prompts import causal_prompts
-from larc.studies.ci.units import LEVELS, TRAINED, VIEWS, JobUnit, audit_name
+from larc.studies.ci.units import LEVELS, VIEWS, JobUnit, audit_name
 from larc.studies.fitting import fit_trainer
 from larc.studies.replay import PredictionTable, SessionPlayer, ordered, replay
 from larc.substrate import Substrate

@@ -17,6 +17,7 @@ from larc.domains.ci.calibration import fit_offsets
 from larc.domains.ci.hedge_replay import HedgeExpert, hedge_after
 from larc.domains.ci.jobs import Job
 from larc.domains.ci.prompter import REMEMBERED, JobPrompter, recorded_job
+from larc.domains.ci.strategies import TRAINED
 from larc.feedback import Label
 from larc.io.states import pack_state, unpack_state
 from larc.learner import Learner
@@ -49,13 +50,6 @@ from larc.substrate import Substrate
 HISTORY_FILE = "larc history of control paths, version 1"
 VIEWS = (PLAIN, REMEMBERED)
 LEVELS = ("repository", "commit")
-TRAINED = (
-    Strategy("P0M0", PLAIN, "reset"),
-    Strategy("P1M0", PLAIN, "keep"),
-    Strategy("P0M1", REMEMBERED, "reset"),
-    Strategy("P1M1", REMEMBERED, "keep"),
-    Strategy("PERM_M1", REMEMBERED, "keep", sham=True),
-)
 # Ways to keep less, or more carefully: what a controller chooses among.
 _KINDS: tuple[tuple[str, Retention, float, str], ...] = (
     ("LATEST_", "latest", 1.0, ""),

@@ -1,0 +1,1 @@
+"""GitHub in and out: webhooks become questions and labels, predictions become one check run."""
