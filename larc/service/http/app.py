@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from larc.errors import LarcError
 from larc.service.auth import Buckets, Doorkeeper
+from larc.service.dashboard import playground, routes
 from larc.service.engine import Engine
 from larc.service.http import openai, operations, questions, streams
 from larc.service.http.context import Context, HttpSettings
@@ -40,6 +41,8 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
     context = Context(engine, chosen, Doorkeeper(engine.database), Buckets(chosen.rate))
     app.state.context = context
     for router in (questions.router, streams.router, operations.router, openai.router):
+        app.include_router(router)
+    for router in (routes.router, playground.router):
         app.include_router(router)
     app.add_exception_handler(Problem, _refused)
     app.add_exception_handler(LarcError, _refused_by_library)
