@@ -39,6 +39,8 @@ BUILT_IN = {
         ],
         sleep=False,
     ),
+    # As `larc demo` learns: one step of feedback can be seen.
+    "playground": TemplateSpec(experts=[], sleep=False, rule="descent:1.0"),
 }
 
 

@@ -127,7 +127,7 @@ async def post_ask(request: Request, here: Here, who: Visitor) -> Response:
     lines = [line.strip() for line in fields.get("candidates", "").splitlines()]
     prompt = fields.get("prompt", "").replace("\r\n", "\n")
     expiry = Expiry(after_s=_EXPIRES)
-    await api.put_stream(stream, here, who, StreamBody(template="plain", expiry=expiry))
+    await api.put_stream(stream, here, who, StreamBody(template="playground", expiry=expiry))
     name = await _ask(here, who, stream, prompt, [line for line in lines if line])
     await _drop(here, who, stream, fields.get("question"))
     return see(_address(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,16 @@ _DELAY_BINS = (
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line of the loss chart: whose it is, its part, how it is called and drawn."""
+
+    name: str
+    part: str
+    title: str
+    colour: str
+
+
+@dataclass(frozen=True)
 class StreamView:
     """Everything on the page of a stream but its questions."""
 
@@ -154,22 +164,23 @@ class StreamView:
     evaluations: list[dict[str, Any]]
 
     @property
-    def shown(self) -> list[tuple[str, str]]:
-        """The lines of the loss chart: their names in the data, and what they are."""
-        lines = [(MIXTURE, "mixture")]
-        taken = {MIXTURE}
-        for name, part in (
-            (self.parts.kept, "kept"),
-            (self.parts.reset, "reset"),
-            (self.parts.sham, "sham"),
-            (self.best, "best expert"),
+    def shown(self) -> list[Line]:
+        """The lines of the loss chart."""
+        lines = [Line(MIXTURE, "mixture", "mixture", "--s0")]
+        for name, part, title, colour in (
+            (self.parts.kept, "kept", "kept", "--s1"),
+            (self.parts.reset, "reset", "reset", "--s2"),
+            (self.parts.sham, "sham", "sham", "--s3"),
+            (self.best, "best", "best expert", "--s6"),
         ):
-            if name is not None and name in self.names:
-                if name in taken:
-                    lines = [(n, f"{t}, {part}" if n == name else t) for n, t in lines]
-                else:
-                    lines.append((name, part if part == name else f"{part} ({name})"))
-                taken.add(name)
+            if name not in self.names or name is None:
+                continue
+            same = next((one for one in lines if one.name == name), None)
+            if same is None:
+                shown = title if title == name else f"{title} ({name})"
+                lines.append(Line(name, part, shown, colour))
+            else:
+                lines[lines.index(same)] = replace(same, title=f"{same.title}, {title}")
         return lines
 
 
@@ -279,9 +290,10 @@ def series(view: StreamView) -> dict[str, Any]:
     return {
         "seq": view.stream["applied_seq"],
         "labels": [max(first, 0) + n + 1 for n in range(len(history))],
-        "lines": [{"name": n, "title": t} for n, t in view.shown],
+        "lines": [asdict(one) for one in view.shown],
         "losses": {
-            name: [_rounded(one.losses.get(name)) for one in history] for name, _ in view.shown
+            line.name: [_rounded(one.losses.get(line.name)) for one in history]
+            for line in view.shown
         },
         "weights": {
             name: [_rounded(one.weights.get(name, 0.0)) for one in history] for name in view.names
@@ -308,8 +320,14 @@ def blocks(view: StreamView) -> list[dict[str, Any]]:
             {
                 "from": first + start + 1,
                 "to": first + start + len(chosen),
-                "losses": {n: mean([o.losses.get(n) for o in chosen]) for n, _ in view.shown},
-                "weights": {n: mean([o.weights.get(n, 0.0) for o in chosen]) for n in view.names},
+                "losses": {
+                    line.name: mean([one.losses.get(line.name) for one in chosen])
+                    for line in view.shown
+                },
+                "weights": {
+                    name: mean([one.weights.get(name, 0.0) for one in chosen])
+                    for name in view.names
+                },
             }
         )
         start += len(chosen)

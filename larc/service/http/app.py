@@ -44,6 +44,7 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
         app.include_router(router)
     for router in (routes.router, playground.router):
         app.include_router(router)
+    routes.memory_of(context).rates(engine.metrics)  # from now on
     app.add_exception_handler(Problem, _refused)
     app.add_exception_handler(LarcError, _refused_by_library)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -49,7 +49,8 @@
         data: [data.labels, ...columns],
         options: frame({
           series: [{ label: "label" }, ...data.lines.map((line, at) => ({
-            label: line.title, stroke: resolved(COLOURS[at % 7]), width: at ? 1.5 : 2.5,
+            label: line.title, stroke: resolved(line.colour), width: at ? 1.5 : 2.5,
+            dash: line.part === "best" ? [5, 4] : undefined,
             value: (_, value) => digits(value), points: { show: data.labels.length < 3 },
           }))],
           scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(0.1, high * 1.08)] } },
