@@ -61,7 +61,7 @@ def episodes(losses: Sequence[float]) -> list[Episode]:
     >>> episodes(calm)
     []
     >>> episodes(calm + [0.6] * 20)
-    [Episode(start=200, alarm=..., end=None, usual=0.15...)]
+    [Episode(start=199, alarm=202, end=None, usual=0.15...)]
     """
     ended: list[Episode] = []
     current: Episode | None = None
@@ -72,13 +72,10 @@ def episodes(losses: Sequence[float]) -> list[Episode]:
         if current is not None:
             recent = losses[max(current.alarm, position - WINDOW + 1) : position + 1]
             back = (
-                len(recent) == WINDOW
-                and sum(recent) / WINDOW <= current.usual + SLACK * deviation
+                len(recent) == WINDOW and sum(recent) / WINDOW <= current.usual + SLACK * deviation
             )
             if back or position - current.alarm >= LONGEST:
-                ended.append(
-                    Episode(current.start, current.alarm, position, current.usual)
-                )
+                ended.append(Episode(current.start, current.alarm, position, current.usual))
                 current, total = None, 0.0
                 if not back:  # what is usual now is learned from here on
                     mean, variance, count = sum(recent) / len(recent), variance, FIRST

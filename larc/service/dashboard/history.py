@@ -86,9 +86,7 @@ def points(connection: Connection, number: int, last: int = LAST) -> list[Point]
                 asked.c.key == event.c.key,
             ),
         )
-        .join(
-            answer, sa.and_(answer.c.stream == event.c.stream, answer.c.question == event.c.key)
-        )
+        .join(answer, sa.and_(answer.c.stream == event.c.stream, answer.c.question == event.c.key))
         .where(
             event.c.stream == number,
             event.c.kind == "label",
@@ -106,9 +104,7 @@ def corrections(connection: Connection, number: int) -> dict[str, Mapping[str, A
     """Return the last correction of each question that has one."""
     rows = connection.execute(
         sa.select(event.c.body)
-        .where(
-            event.c.stream == number, event.c.kind == "correction", event.c.status == "applied"
-        )
+        .where(event.c.stream == number, event.c.kind == "correction", event.c.status == "applied")
         .order_by(event.c.seq)
     ).scalars()
     bodies = [json.loads(body) for body in rows]

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from larc.service.dashboard.history import corrections
+from larc.service.dashboard.rendering import percent
 from larc.service.problems import Problem
 from larc.service.protocol import loss_of
 from larc.service.store.log import REFUSED, as_question, label_of
@@ -70,25 +71,25 @@ class QuestionView:
 
 
 def why(voices: Sequence[Voice], candidates: Sequence[str], top: int, probability: float) -> str:
-    """Return who moved the mixture to its first choice.
+    r"""Return who moved the mixture to its first choice.
 
     Examples
     --------
     >>> voices = [Voice("keep", 0.7, [0.9, 0.1], None), Voice("PRIOR", 0.3, [0.4, 0.6], None)]
-    >>> print(why(voices, ["up", "down"], 0, 0.75))
+    >>> print(why(voices, ["up", "down"], 0, 0.75).replace("\xa0", " "))
     The mixture gives “up” 75 %. keep has 70 % of the trust and gives it 90 %;
     PRIOR has 30 % and gives it 40 %. Most of its weight for “up” comes from keep. PRIOR preferred
     “down”.
     """
     ordered = sorted(voices, key=lambda one: -one.weight)
     parts = [
-        f"{one.name} has {one.weight:.0%} {'of the trust ' if not number else ''}"
-        f"and gives it {one.policy[top]:.0%}"
+        f"{one.name} has {percent(one.weight)} {'of the trust ' if not number else ''}"
+        f"and gives it {percent(one.policy[top])}"
         for number, one in enumerate(ordered[:3])
     ]
     lead = max(ordered, key=lambda one: one.weight * one.policy[top])
     text = (
-        f"The mixture gives “{candidates[top]}” {probability:.0%}. {'; '.join(parts)}. "
+        f"The mixture gives “{candidates[top]}” {percent(probability)}. {'; '.join(parts)}. "
         f"Most of its weight for “{candidates[top]}” comes from {lead.name}."
     )
     against = [one for one in ordered if max(one.policy) > one.policy[top] and one.weight >= 0.05]
@@ -96,7 +97,7 @@ def why(voices: Sequence[Voice], candidates: Sequence[str], top: int, probabilit
         other = against[0]
         choice = candidates[max(range(len(other.policy)), key=other.policy.__getitem__)]
         text += f" {other.name} preferred “{choice}”."
-    return text.replace("%", "\u00a0%")
+    return text
 
 
 def list_questions(connection: Connection, number: int, before: int) -> list[QuestionView]:

@@ -65,12 +65,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None, digits: int = 0) -> str:
-    """Return a share as it is shown.
+    r"""Return a share as it is shown.
 
     Examples
     --------
     >>> percent(0.256), percent(0.004), percent(0.9996, 1)
-    ('26\\xa0%', '0\\xa0%', '100.0\\xa0%')
+    ('26\xa0%', '0\xa0%', '100.0\xa0%')
     """
     return "–" if value is None else f"{100 * value:.{digits}f}\u00a0%"
 
@@ -112,12 +112,12 @@ def moment(at: float | None) -> str:
 
 
 def excerpt(text: str, most: int = 90) -> str:
-    """Return the end of a text on one line: of a prompt, what the model read last.
+    r"""Return the end of a text on one line: of a prompt, what the model read last.
 
     Examples
     --------
-    >>> excerpt("a\\nbc def", 5)
-    '…c def'
+    >>> excerpt("a\nbc def", 5)
+    '… def'
     """
     line = " ".join(text.split())
     return line if len(line) <= most else "…" + line[1 - most :]
@@ -212,9 +212,7 @@ def refused(request: Request, problem: Problem) -> Response:
         told = "" if COOKIE not in request.cookies else "The session has ended; log in again."
         return page(request, "login.html", None, 401, told=told, next="/")
     title = CODES[problem.code][1]
-    return page(
-        request, "refused.html", None, problem.status, title=title, detail=problem.detail
-    )
+    return page(request, "refused.html", None, problem.status, title=title, detail=problem.detail)
 
 
 def _address(request: Request) -> str:

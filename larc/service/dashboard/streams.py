@@ -210,9 +210,7 @@ def stream_view(connection: Connection, row: Row[Any]) -> StreamView:
 
 def best_of(history: Sequence[Point], names: Sequence[str]) -> str | None:
     """Return the predictor with the lowest mean loss among those that answered half or more."""
-    sums = {
-        name: [one.losses[name] for one in history if name in one.losses] for name in names
-    }
+    sums = {name: [one.losses[name] for one in history if name in one.losses] for name in names}
     often = {n: sum(v) / len(v) for n, v in sums.items() if 2 * len(v) >= len(history) and v}
     return min(often, key=often.__getitem__, default=None)
 
