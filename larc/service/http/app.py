@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from larc.errors import LarcError
 from larc.service.auth import Buckets, Doorkeeper
-from larc.service.dashboard import playground, routes
+from larc.service.dashboard import playground, repositories, routes
 from larc.service.engine import Engine
 from larc.service.http import openai, operations, questions, streams
 from larc.service.http.context import Context, HttpSettings
@@ -42,7 +42,7 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
     app.state.context = context
     for router in (questions.router, streams.router, operations.router, openai.router):
         app.include_router(router)
-    for router in (routes.router, playground.router):
+    for router in (routes.router, playground.router, repositories.router):
         app.include_router(router)
     routes.memory_of(context).rates(engine.metrics)  # from now on
     app.add_exception_handler(Problem, _refused)
