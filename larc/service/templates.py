@@ -30,6 +30,8 @@ MIXTURE = "mixture"
 BUILT_IN = {
     "default": TemplateSpec(),
     "plain": TemplateSpec(experts=[], sleep=False),
+    # As `larc demo` learns: one step of feedback can be seen.
+    "playground": TemplateSpec(experts=[], sleep=False, rule="descent:1.0"),
     "solo": TemplateSpec(solo=True),
     "sham": TemplateSpec(
         strategies=[
@@ -39,8 +41,6 @@ BUILT_IN = {
         ],
         sleep=False,
     ),
-    # As `larc demo` learns: one step of feedback can be seen.
-    "playground": TemplateSpec(experts=[], sleep=False, rule="descent:1.0"),
 }
 
 

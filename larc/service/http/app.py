@@ -42,9 +42,6 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
     app.state.context = context
     for router in (questions.router, streams.router, operations.router, openai.router):
         app.include_router(router)
-    for router in (routes.router, playground.router, repositories.router):
-        app.include_router(router)
-    routes.memory_of(context).rates(engine.metrics)  # from now on
     app.add_exception_handler(Problem, _refused)
     app.add_exception_handler(LarcError, _refused_by_library)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -52,6 +49,10 @@ def make_app(engine: Engine, settings: HttpSettings | None = None) -> Guard:
     app.add_exception_handler(sa.exc.DBAPIError, _unavailable)
     app.add_exception_handler(sa.exc.TimeoutError, _unavailable)
     app.add_exception_handler(Exception, _broken)
+    # The pages of the dashboard.
+    for router in (routes.router, playground.router, repositories.router):
+        app.include_router(router)
+    routes.memory_of(context).rates(engine.metrics)  # from now on
     return Guard(app, engine.metrics, context.close, most=BODY_BYTES, body_s=chosen.body_s)
 
 
