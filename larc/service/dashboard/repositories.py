@@ -9,12 +9,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy.engine import Connection
 
-from larc.service.auth import Principal
 from larc.service.dashboard.history import points, roles
 from larc.service.dashboard.rendering import PageRoute, page
 from larc.service.dashboard.sessions import Visitor
 from larc.service.dashboard.streams import Gain, gain
-from larc.service.http.context import Context, Here
+from larc.service.http.context import Here
 from larc.service.problems import Problem
 from larc.service.store.reading import stream_row
 
@@ -49,17 +48,14 @@ async def get_repository(
     if part is None:
         raise Problem("not-found", f"{owner}/{name} is not followed.")
     view = await part.get_repository(owner, name, request, here, who)
-    return page(
-        request, "repository.html", who, view=view, gain=await _gain(here, who, view.stream)
-    )
+    pays = await here.read(lambda c: _gain(c, view.stream))
+    return page(request, "repository.html", who, view=view, gain=pays or Gain(0, None), begun=pays)
 
 
-async def _gain(here: Context, who: Principal, stream: str) -> Gain:
-    def find(connection: Connection) -> Gain:
-        try:
-            row = stream_row(connection, stream)
-        except Problem:  # no job has started yet
-            return Gain(0, None)
-        return gain(points(connection, row.id), roles(json.loads(row.spec)))
-
-    return await here.read(find)
+def _gain(connection: Connection, stream: str) -> Gain | None:
+    """Return whether learning pays, or None where no job has been asked about yet."""
+    try:
+        row = stream_row(connection, stream)
+    except Problem:
+        return None
+    return gain(points(connection, row.id), roles(json.loads(row.spec)))
