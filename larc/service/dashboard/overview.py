@@ -103,8 +103,9 @@ class Memory:
         first = oldest_awaited(connection, row.id, self.oldest.get(row.id, 0))
         if first is None:
             return None
-        _remember(self.oldest, row.id, first.seq - 1)
-        return max(0.0, now(connection) - float(first.received_at))
+        seq, since = first
+        _remember(self.oldest, row.id, seq - 1)
+        return max(0.0, now(connection) - since)
 
     def rates(self, metrics: Metrics, at: float | None = None) -> tuple[float, float, float]:
         """Return questions and labels a second, and over how many seconds.
@@ -119,18 +120,17 @@ class Memory:
         (0.5, 0.0, 10.0)
         """
         at = time.monotonic() if at is None else at
-        counts = [
-            total(metrics.taken, kind=kind, **{"as": "new"}) for kind in ("question", "label")
-        ]
+        asked = total(metrics.taken, kind="question", **{"as": "new"})
+        labelled = total(metrics.taken, kind="label", **{"as": "new"})
         if not self.samples or at - self.samples[-1][0] >= 1:
-            self.samples.append((at, *counts))
+            self.samples.append((at, asked, labelled))
         while len(self.samples) > 2 and at - self.samples[1][0] >= _SPAN:
             self.samples.popleft()
         since, questions, labels = self.samples[0]
         span = at - since
         if span <= 0:
             return 0.0, 0.0, 0.0
-        return (counts[0] - questions) / span, (counts[1] - labels) / span, span
+        return (asked - questions) / span, (labelled - labels) / span, span
 
 
 def _remember(memory: OrderedDict[int, Any], number: int, value: Any) -> None:
@@ -150,7 +150,7 @@ def total(metric: Any, **labels: str) -> float:
     >>> total(metrics.taken, **{"as": "again"})
     1.0
     """
-    return sum(
+    return math.fsum(
         sample.value
         for family in metric.collect()
         for sample in family.samples
@@ -236,12 +236,16 @@ def overview(
         ).where(visible(who, connection.dialect.name))
     ).one()
     waits = [line.oldest_s for line in lines if line.oldest_s is not None]
+    count, asked, labelled, awaited = map(int, sums)
     return Overview(
-        lines,
-        rows[-1].name if len(rows) == PAGE else None,
-        *map(int, sums),
-        max(waits, default=None),
-        server_numbers(engine, memory),
+        streams=lines,
+        after=rows[-1].name if len(rows) == PAGE else None,
+        count=count,
+        asked=asked,
+        labelled=labelled,
+        awaited=awaited,
+        oldest_s=max(waits, default=None),
+        server=server_numbers(engine, memory),
     )
 
 

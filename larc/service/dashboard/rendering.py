@@ -6,7 +6,7 @@ import base64
 import hashlib
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -180,7 +180,7 @@ async def form(request: Request) -> dict[str, str]:
 class PageRoute(APIRoute):
     """A route for people: refusals are pages, and every answer has the headers above."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Any]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the route's handler."""
         handler = super().get_route_handler()
 

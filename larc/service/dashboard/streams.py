@@ -16,7 +16,6 @@ from larc.evaluation.bootstrap import bootstrap_intervals
 from larc.evaluation.calibration import expected_calibration_error, reliability
 from larc.service.dashboard.drift import Alarm, alarms
 from larc.service.dashboard.history import (
-    LAST,
     Point,
     Roles,
     points,
@@ -69,12 +68,14 @@ class Gain:
 def gain(history: Sequence[Point], parts: Roles) -> Gain:
     """Return kept minus reset over the labels that both answered."""
     kept, reset = parts.kept, parts.reset
+    if kept is None or reset is None:
+        return Gain(0, None)
     both = [
         one.losses[kept] - one.losses[reset]
         for one in history
         if kept in one.losses and reset in one.losses
     ]
-    if not both or kept is None or reset is None:
+    if not both:
         return Gain(0, None)
     blocks = np.array_split(np.array(both), min(_BLOCKS, len(both)))
     means = np.array([[block.mean()] for block in blocks])
@@ -247,7 +248,11 @@ def reliability_of(history: Sequence[Point]) -> tuple[list[Bin], float | None]:
         measured.count,
         strict=True,
     )
-    bins = [Bin(*map(float, row[:4]), int(row[4])) for row in rows if row[4]]
+    bins = [
+        Bin(float(lower), float(upper), float(predicted), float(observed), int(count))
+        for lower, upper, predicted, observed, count in rows
+        if count
+    ]
     return bins, expected_calibration_error(measured)
 
 
@@ -344,9 +349,9 @@ def mean(values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if present else None
 
 
-def oldest_awaited(connection: Connection, number: int, after: int) -> Row[Any] | None:
-    """Return the first question after an event that still awaits its label."""
-    return connection.execute(
+def oldest_awaited(connection: Connection, number: int, after: int) -> tuple[int, float] | None:
+    """Return the number and time of the first question after an event that awaits its label."""
+    row = connection.execute(
         sa.select(event.c.seq, event.c.received_at)
         .where(
             event.c.stream == number,
@@ -357,6 +362,4 @@ def oldest_awaited(connection: Connection, number: int, after: int) -> Row[Any] 
         .order_by(event.c.seq)
         .limit(1)
     ).one_or_none()
-
-
-__all__ = ["LAST", "Gain", "StreamView", "blocks", "gain", "series", "stream_view"]
+    return None if row is None else (row.seq, row.received_at)
