@@ -123,6 +123,11 @@ class Alarm:
         """Whether it lasts."""
         return self.ended_at is None
 
+    @property
+    def most(self) -> Change | None:
+        """What changed most."""
+        return max(self.changes, key=lambda one: abs(one.after - one.before), default=None)
+
 
 def alarms(history: Sequence[Point]) -> list[Alarm]:
     """Return the alarms of a stream, the last one first."""

@@ -6,10 +6,10 @@
 
   const read = () => JSON.parse(document.getElementById("series").textContent);
 
-  // The mean of a label and those around it; at the ends, of those there are.
-  const smooth = (values, half) => values.map((_, at) => {
+  // The mean of a label and those before it; at the beginning, of those there are.
+  const smooth = (values, window) => values.map((_, at) => {
     let sum = 0, count = 0;
-    for (let i = Math.max(0, at - half); i <= Math.min(values.length - 1, at + half); i++) {
+    for (let i = Math.max(0, at - window + 1); i <= at; i++) {
       if (values[i] !== null) { sum += values[i]; count += 1; }
     }
     return count ? sum / count : null;
@@ -43,8 +43,8 @@
 
   const LOOKS = {
     loss: (data) => {
-      const half = Math.max(1, Math.min(25, Math.round(data.labels.length / 30)));
-      const columns = data.lines.map((line) => smooth(data.losses[line.name], half));
+      const window = Math.max(3, Math.min(50, Math.round(data.labels.length / 15)));
+      const columns = data.lines.map((line) => smooth(data.losses[line.name], window));
       return {
         data: [data.labels, ...columns],
         options: frame({
