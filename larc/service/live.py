@@ -52,6 +52,9 @@ class Live:
 
     def values(self) -> dict[str, Any]:
         """Return the columns of the stream's row that a step may have changed."""
+        # The bound and the regrets that it holds for, of one moment.
+        self.summary["bound"] = self.controller.bound().total
+        self.summary["regrets"] = self.controller.forecaster.regrets()
         return {
             "version": self.version,
             "asked": self.asked,
@@ -79,7 +82,6 @@ class Live:
     def show(self, weights: Mapping[str, float]) -> None:
         """Keep what is shown of trust."""
         self.summary["weights"] = dict(weights)
-        self.summary["bound"] = self.controller.bound().total
 
     def answer(self, event: Row[Any], given: Answer, *, scored: bool) -> dict[str, Any]:
         """Return the answer to a question, as it is kept and sent."""

@@ -131,6 +131,7 @@ def run(settings: ServerSettings, models: Models, say: Callable[[str], None] = p
         # Once it has ended, uvicorn raises the signal again, for whoever listened before it.
         signal.signal(signal.SIGTERM, lambda number, frame: server.handle_exit(number, frame))
         say(f"listening on {address}")
+        say(f"the dashboard is at {address}/ and asks for a token")
         sys.stdout.flush()
         server.serve_here()
 

@@ -37,6 +37,8 @@ JOB_TOKENS = 1024
 BUILT_IN = {
     "default": TemplateSpec(),
     "plain": TemplateSpec(experts=[], sleep=False),
+    # As `larc demo` learns: one step of feedback can be seen.
+    "playground": TemplateSpec(experts=[], sleep=False, rule="descent:1.0"),
     "solo": TemplateSpec(solo=True),
     "sham": TemplateSpec(
         strategies=[

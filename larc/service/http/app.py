@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from larc.errors import LarcError
 from larc.service.auth import Buckets, Doorkeeper
+from larc.service.dashboard import playground, repositories, routes
 from larc.service.engine import Engine
 from larc.service.github import routes as github
 from larc.service.github.inbox import MOST_BYTES
@@ -56,6 +57,10 @@ def make_app(
     app.add_exception_handler(sa.exc.DBAPIError, _unavailable)
     app.add_exception_handler(sa.exc.TimeoutError, _unavailable)
     app.add_exception_handler(Exception, _broken)
+    # The pages of the dashboard.
+    for router in (routes.router, playground.router, repositories.router):
+        app.include_router(router)
+    routes.memory_of(context).rates(engine.metrics)  # from now on
     limits = {"": BODY_BYTES, github.WEBHOOK: MOST_BYTES}
     return Guard(app, engine.metrics, context.close, limits=limits, body_s=chosen.body_s)
 

@@ -27,6 +27,9 @@ from larc.service.store.schema import (
     token,
 )
 
+#: How the note of a session's token begins; the token it was opened with follows.
+SESSION_OF = "session of "
+
 
 def note(connection: Connection, who: str, action: str, target: str, **detail: Any) -> None:
     """Write down who did what; never a prompt, never a secret."""
@@ -155,10 +158,13 @@ def list_tokens(connection: Connection) -> list[Row[Any]]:
 
 
 def revoke_token(connection: Connection, name: str, who: str) -> None:
-    """Let a token be refused from now on."""
+    """Let a token be refused from now on, and with it every session opened with it."""
     changed = connection.execute(
         sa.update(token)
-        .where(token.c.id == name, token.c.revoked_at.is_(None))
+        .where(
+            sa.or_(token.c.id == name, token.c.note == SESSION_OF + name),
+            token.c.revoked_at.is_(None),
+        )
         .values(revoked_at=now(connection))
     )
     if changed.rowcount == 0 and find_token(connection, name) is None:

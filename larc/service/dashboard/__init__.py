@@ -1,0 +1,1 @@
+"""Pages for people: what streams and repositories have learned, and whether it pays."""
