@@ -20,13 +20,14 @@ from benchmarks.speed.timing import alternate
 from larc.domains.ci import read_jobs, replay
 from larc.domains.ci.jobs import Job
 from larc.domains.ci.prompter import JobPrompter, recorded_job
+from larc.domains.ci.strategies import TRAINED
 from larc.domains.ci.synthetic import synthetic_jobs
 from larc.residual import Factors
 from larc.scoring import Limits
 from larc.stream.question import labels_of, questions_of
 from larc.stream.queue import Ask
 from larc.stream.session import Session
-from larc.studies.ci.units import TRAINED, control_strategies
+from larc.studies.ci.units import control_strategies
 from larc.studies.replay import ordered
 from larc.substrate.frozen import Substrate
 

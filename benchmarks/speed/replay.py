@@ -15,13 +15,14 @@ from benchmarks.speed.setting import SEED, Keeping, Setting, check_same
 from benchmarks.speed.table import Missing, Row, Section, timed_row
 from larc.domains.ci.jobs import Job
 from larc.domains.ci.prompter import JobPrompter, recorded_job
+from larc.domains.ci.strategies import TRAINED
 from larc.domains.ci.synthetic import synthetic_jobs
 from larc.learner import Learner
 from larc.state import SlowState
 from larc.stream.question import Recorded, labels_of, questions_of
 from larc.stream.queue import Ask
 from larc.stream.session import Session
-from larc.studies.ci.units import TRAINED, control_strategies
+from larc.studies.ci.units import control_strategies
 from larc.studies.replay import ordered
 
 SECTION = Section(

@@ -85,7 +85,10 @@ def _backfill(arguments: argparse.Namespace) -> None:
     jobs = _jobs(arguments.files)
     with counting() as tell:
         told = backfill(
-            arguments.to.rstrip("/"), token, jobs, say=lambda *now: tell("parts", *now, "")
+            arguments.to.rstrip("/"),
+            token,
+            jobs,
+            say=lambda done, total: tell("parts", done, total, ""),
         )
     for name, count in told.items():
         print(f"{name}: {count} jobs are known")
@@ -109,7 +112,7 @@ def _replay(arguments: argparse.Namespace) -> None:
             hook=arguments.hook,
             speed=arguments.speed,
             live=arguments.now,
-            say=lambda *now: tell("deliveries", *now, ""),
+            say=lambda done, total: tell("deliveries", done, total, ""),
         )
     print(f"{played.deliveries} deliveries of {played.jobs} jobs, {played.duplicates} sent before")
 

@@ -88,6 +88,6 @@ class AppTokens:
         now = int(self.clock())
         claims = {"iat": now - 60, "exp": now + 540, "iss": self.app_id}
         try:
-            return jwt.encode(claims, self._key, algorithm="RS256")
+            return str(jwt.encode(claims, self._key, algorithm="RS256"))
         except (ValueError, TypeError, jwt.PyJWTError):
             raise LarcError("the App's key is no private RSA key in PEM.") from None

@@ -266,18 +266,18 @@ class GitHub:
         body: Mapping[str, Any] | None,
     ) -> httpx.Response:
         """Return the answer to one request, whatever it says."""
-        httpx = _httpx()
-        address = httpx.URL(f"{self.base_url}/repos/{self.repository}/{path}")
+        library = _httpx()
+        address = library.URL(f"{self.base_url}/repos/{self.repository}/{path}")
         self.requests += 1
         try:
-            response: Any = self._client.request(
+            response: httpx.Response = self._client.request(
                 method, address, params=dict(parameters), headers=headers, json=body
             )
             return response
-        except (httpx.TooManyRedirects, httpx.UnsupportedProtocol) as error:
+        except (library.TooManyRedirects, library.UnsupportedProtocol) as error:
             reason = self._clean(str(error))
             raise LarcError(f"{address.host} redirects badly: {reason}") from None
-        except httpx.RequestError as error:
+        except library.RequestError as error:
             reason = self._clean(str(error)) or type(error).__name__
             raise Failed(reason, address.host) from None
 

@@ -12,7 +12,7 @@ import torch
 
 from larc.domains.ci.experts import Hedge4
 from larc.domains.ci.hedge_replay import HedgeExpert
-from larc.domains.ci.prompter import JobPrompter
+from larc.domains.ci.prompter import REMEMBERED, JobPrompter
 from larc.domains.ci.strategies import TRAINED
 from larc.errors import LarcError
 from larc.learner import Learner
@@ -52,7 +52,12 @@ BUILT_IN = {
     "ci": TemplateSpec(
         domain="ci",
         strategies=[
-            StrategySpec(name=one.name, view=one.view, retention=one.retention, sham=one.sham)
+            StrategySpec(
+                name=one.name,
+                view="remembered" if one.view == REMEMBERED else "plain",
+                retention=one.retention,
+                sham=one.sham,
+            )
             for one in TRAINED
         ],
         experts=[],

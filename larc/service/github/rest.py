@@ -121,7 +121,7 @@ class RestWorker:
                     run = github.document(path)
             self._heard(row, "workflow_run", {**run, "id": row.run, "run_attempt": row.attempt})
 
-    def _heard(self, about: Row[Any], event: str, said: Mapping[str, Any]) -> None:
+    def _heard(self, about: Any, event: str, said: Mapping[str, Any]) -> None:
         """Put what GitHub answered into the inbox, once for each status."""
         name = f"{event}:{about.id}:{said['id']}:{said.get('run_attempt')}:{said.get('status')}"
         document = {
@@ -225,7 +225,11 @@ class RestWorker:
         with self.client(row.full_name) as github:
             if self.settings.output == "status":
                 # A status of the same context replaces the one before it.
-                body = {"state": "success", "context": NAME, "description": shown.title[:140]}
+                body: dict[str, Any] = {
+                    "state": "success",
+                    "context": NAME,
+                    "description": shown.title[:140],
+                }
                 github.send("POST", f"statuses/{row.commit}", body)
                 return None
             body = {

@@ -96,7 +96,7 @@ def repository_view(
 def _counts(connection: Connection, number: int) -> RepositoryCounts:
     mine = job.c.repository == number
     rows = connection.execute(
-        sa.select(job.c.state, job.c.status, job.c.reason, sa.func.count().label("count"))
+        sa.select(job.c.state, job.c.status, job.c.reason, sa.func.count().label("jobs"))
         .where(mine)
         .group_by(job.c.state, job.c.status, job.c.reason)
     ).all()
@@ -104,16 +104,16 @@ def _counts(connection: Connection, number: int) -> RepositoryCounts:
     for one in rows:
         if one.state == "left out":
             reason = one.reason or "other"
-            left_out[reason] = left_out.get(reason, 0) + one.count
+            left_out[reason] = left_out.get(reason, 0) + one.jobs
     predicted = sa.select(sa.func.count()).where(mine, job.c.risk.is_not(None))
     waiting = sa.select(sa.func.count()).where(
         delivery.c.repository == number, delivery.c.status == "waiting"
     )
     return RepositoryCounts(
-        jobs=sum(one.count for one in rows),
-        queued=sum(one.count for one in rows if one.status == "queued"),
-        running=sum(one.count for one in rows if one.state == "asked"),
-        ended=sum(one.count for one in rows if one.state in ("held", "done")),
+        jobs=sum(one.jobs for one in rows),
+        queued=sum(one.jobs for one in rows if one.status == "queued"),
+        running=sum(one.jobs for one in rows if one.state == "asked"),
+        ended=sum(one.jobs for one in rows if one.state in ("held", "done")),
         predicted=connection.execute(predicted).scalar_one(),
         left_out=dict(sorted(left_out.items())),
         waiting=connection.execute(waiting).scalar_one(),
@@ -277,13 +277,13 @@ def what_if(connection: Connection, number: int) -> list[WhatIf]:
     for threshold in THRESHOLDS:
         rows = connection.execute(
             sa.select(
-                job.c.label, sa.func.count().label("count"), sa.func.sum(seconds).label("seconds")
+                job.c.label, sa.func.count().label("jobs"), sa.func.sum(seconds).label("seconds")
             )
             .where(job.c.repository == number, job.c.risk >= threshold)
             .where(job.c.label.is_not(None), job.c.state.in_(["held", "done"]))
             .group_by(job.c.label)
         ).all()
-        counts = {row.label: (row.count, float(row.seconds)) for row in rows}
+        counts = {row.label: (row.jobs, float(row.seconds)) for row in rows}
         saved, lost = counts.get(_FAILURE, (0, 0.0)), counts.get(_SUCCESS, (0, 0.0))
         total = sum(count for count, _ in counts.values())
         ledger.append(

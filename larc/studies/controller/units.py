@@ -18,6 +18,7 @@ from larc.domains.ci.experts import EXPERTS
 from larc.domains.ci.hedge_replay import HEDGE, HedgeExpert
 from larc.domains.ci.jobs import Observation
 from larc.domains.ci.prompter import recorded_job
+from larc.domains.ci.strategies import TRAINED
 from larc.io.hashes import sha256
 from larc.io.json_files import as_json
 from larc.io.parquet import from_parquet, to_parquet
@@ -32,7 +33,7 @@ from larc.stream.question import Question, Recorded, labels_of, questions_of
 from larc.stream.queue import Arrive, Ask
 from larc.studies.audited_run import REPLAY, AuditedRun
 from larc.studies.ci.carrying import audit_units
-from larc.studies.ci.units import FURTHER, LEVELS, TRAINED, Audit, audit_name
+from larc.studies.ci.units import FURTHER, LEVELS, Audit, audit_name
 from larc.studies.controller.settings import ControllerSettings
 from larc.studies.replay import PredictionTable, ordered, replay
 from larc.substrate import Substrate

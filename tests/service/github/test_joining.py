@@ -1,11 +1,13 @@
 """Jobs from events in any order: asked when they start, labelled when they end, or left out."""
 
 from itertools import permutations
+from typing import Any
 
 import pytest
 
 from larc.domains.ci.jobs import LABELS, Observation
 from larc.domains.ci.prompts import ci_prompt
+from larc.service.github import worker
 from tests.service.conftest import until
 from tests.service.github.deliveries import REPOSITORY, START, job_event, run_event, shared, stamp
 
@@ -244,15 +246,14 @@ def test_real_jobs_of_a_run_with_its_check_runs(sqlite_follower, number):
 
 
 def test_a_delivery_that_breaks_holds_no_other_up(sqlite_follower, monkeypatch):
-    from larc.service.github import worker
-
-    receive = worker.receive
+    module: Any = worker
+    receive = module.receive
 
     def breaking(desk, row):
         if '"id": 13,' in row.body:
             raise ZeroDivisionError
         receive(desk, row)
 
-    monkeypatch.setattr(worker, "receive", breaking)
+    monkeypatch.setattr(module, "receive", breaking)
     sqlite_follower.send_all(run_event(), job_event(13), job_event(7))
     assert [one["job_id"] for one in sqlite_follower.view()["running"]] == [7]
