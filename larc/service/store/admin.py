@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from larc.io.hashes import hash_json
+from larc.service.github.erasing import erase_repository
 from larc.service.problems import Problem
 from larc.service.store.database import now
 from larc.service.store.log import locked_stream
@@ -104,6 +105,7 @@ def erase_stream(connection: Connection, name: str, who: str) -> int:
     row = locked_stream(connection, name)
     for table in (event, answer, state, snapshot, evaluation):
         connection.execute(sa.delete(table).where(table.c.stream == row.id))
+    erase_repository(connection, name)
     connection.execute(sa.delete(stream).where(stream.c.id == row.id))
     note(connection, who, "erase stream", name, events=row.last_seq)
     return int(row.id)
