@@ -419,6 +419,9 @@ def test_a_listener_is_told_and_limited(start, visit):
         server.ask("a", "q")
         told = next(line for line in lines if line.startswith("data: "))
         assert told == "data: 1"
+        # With the session, listening ends.
+        person.send("/logout")
+        assert not [line for line in lines if line.startswith("data: ") and line != told]
 
 
 def test_the_address_is_printed_and_shows_the_dashboard(processes):
