@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import larc.service.dashboard
+from larc.service.dashboard.overview import PAGE
 from larc.service.dashboard.rendering import POLICY
 from larc.service.http.context import HttpSettings
 from tests.service.conftest import ROOT, until
@@ -251,6 +252,42 @@ def test_a_stream_as_tables(filled, visit):
         assert sum(weights) == pytest.approx(1, abs=1e-3)
 
 
+def test_losses_corrections_and_early_labels_are_shown_as_they_count(server, visit):
+    server.make("a", mode="observe")
+    server.ask("a", "costs")
+    server.label("a", "costs", losses=[0.25, 0.75])
+    server.label("a", "early", "up", wait=False)
+    server.ask("a", "early")
+    server.ask("a", "wrong")
+    server.label("a", "wrong", "up")
+    body = {"label": "down"}
+    path = "/v1/streams/a/questions/wrong/correction?wait=applied"
+    server.http.post(path, json=body).raise_for_status()
+    person = visit(server, server.token)
+    page = person.get("/streams/a").text
+    shown = json.loads(re.search(r'id="series" data-live>(.*?)</script>', page, re.DOTALL)[1])
+    status = server.status("a")
+    # The early label's answer counts nowhere; the corrected one counts under the right label.
+    assert shown["losses"]["mixture"] == pytest.approx(
+        [status["risks"]["mixture"]["sum"], status["losses"]["mixture"]["sum"]], abs=1e-4
+    )
+    assert "trust judges by the lowest" in person.get("/streams/a/question?id=costs").text
+    assert "The stream observed" in person.get("/streams/a/question?id=costs").text
+    assert "counts nowhere" in person.get("/streams/a/question?id=early").text
+    assert "corrected" in person.get("/streams/a/question?id=wrong").text
+
+
+def test_many_streams_have_several_pages(sqlite_server, visit):
+    for number in range(PAGE + 2):
+        sqlite_server.make(f"s{number:03}")
+    person = visit(sqlite_server, sqlite_server.token)
+    first = person.get("/").text
+    assert f">{PAGE + 2}<" in first
+    assert first.count('<th><a href="/streams/') == PAGE
+    second = person.get(re.search(r'href="(/\?after=[^"]+)"', first)[1]).text
+    assert second.count('<th><a href="/streams/') == 2
+
+
 def test_regret_begins_again_with_a_rollback(filled, visit):
     person = visit(filled, filled.token)
     person.send("/streams/acme.tickets/rollback", version="0", confirmed="yes")
@@ -382,6 +419,9 @@ def test_a_listener_is_told_and_limited(start, visit):
         server.ask("a", "q")
         told = next(line for line in lines if line.startswith("data: "))
         assert told == "data: 1"
+        # With the session, listening ends.
+        person.send("/logout")
+        assert not [line for line in lines if line.startswith("data: ") and line != told]
 
 
 def test_the_address_is_printed_and_shows_the_dashboard(processes):

@@ -7,6 +7,9 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.browser import PATIENCE, launch
+from tests.service.conftest import until
+from tests.service.github.conftest import follow  # noqa: F401
+from tests.service.github.deliveries import job_event, run_event, stamp
 
 PHONE = {"width": 400, "height": 850}
 DESK = {"width": 1400, "height": 900}
@@ -53,6 +56,12 @@ def server(sqlite_server):
 @pytest.fixture
 def logged_in(browser, server):
     """Opens browsers that are logged in, and in the end refuses any complaint of theirs."""
+    with logging_in(browser, server) as opening:
+        yield opening
+
+
+@contextmanager
+def logging_in(browser, server):
     wrong, contexts = [], []
 
     def opening(**more):
@@ -241,3 +250,30 @@ def test_rollback_is_confirmed(logged_in, server):
     page.get_by_role("button", name="Roll back").click()
     page.wait_for_selector("#versions")
     assert server.events("acme.tickets")[-1]["kind"] == "rollback"
+
+
+def test_a_repository_follows_its_jobs(browser, follow):  # noqa: F811
+    follower = follow()
+    follower.send_all(run_event())
+    for number, conclusion in ((1, "success"), (2, "failure")):
+        follower.send_all(job_event(number))
+        follower.view()
+        follower.send_all(job_event(number, "completed", conclusion=conclusion))
+        follower.view()
+    name = EVIL + "a-name-without-any-end-" * 6
+    follower.send_all(job_event(3, name=name, head_branch=name, started_at=stamp(100)))
+    until(lambda: [one["risk"] for one in follower.view()["running"]] != [None])
+    with logging_in(browser, follower.server) as opening:
+        for size in (PHONE, DESK):
+            page = opening(viewport=size)
+            for path in ("/repositories", "/repositories/o/r"):
+                page.goto(follower.server.address + path)
+                assert page.evaluate(
+                    "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+                )
+        page.wait_for_selector("#live:not([hidden])")
+        assert page.locator("#running tbody tr").count() == 1
+        times = {"started_at": stamp(100), "completed_at": stamp(160)}
+        follower.send_all(job_event(3, "completed", name=name, **times))
+        page.wait_for_selector("#running:has-text('No job runs now')")
+        assert page.locator("#recent tbody tr").count() == 3

@@ -4,8 +4,6 @@ import httpx
 import pytest
 
 from tests.service.conftest import until
-
-pytest.importorskip("larc.service.github.showing")
 from tests.service.github.conftest import follow  # noqa: F401
 from tests.service.github.deliveries import job_event, run_event, stamp
 

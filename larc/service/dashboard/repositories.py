@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy.engine import Connection
@@ -13,6 +12,7 @@ from larc.service.dashboard.history import points, roles
 from larc.service.dashboard.rendering import PageRoute, page
 from larc.service.dashboard.sessions import Visitor
 from larc.service.dashboard.streams import Gain, gain
+from larc.service.github import routes as api
 from larc.service.http.context import Here
 from larc.service.problems import Problem
 from larc.service.store.reading import stream_row
@@ -21,21 +21,12 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Part = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 
-def github() -> Any:
-    """Return the routes of GitHub's part of the service, or None where it has none."""
-    try:
-        return import_module("larc.service.github.routes")
-    except ModuleNotFoundError:
-        return None
-
-
 @router.get("/repositories")
 async def get_repositories(request: Request, here: Here, who: Visitor) -> Response:
     """List the repositories that are followed."""
     who.check("read")
-    part = github()
-    view = [] if part is None else (await part.get_repositories(here, who)).repositories
-    return page(request, "repositories.html", who, repositories=view)
+    view = await api.get_repositories(here, who)
+    return page(request, "repositories.html", who, repositories=view.repositories)
 
 
 @router.get("/repositories/{owner}/{name}")
@@ -44,10 +35,7 @@ async def get_repository(
 ) -> Response:
     """Show a repository."""
     who.check("read")
-    part = github()
-    if part is None:
-        raise Problem("not-found", f"{owner}/{name} is not followed.")
-    view = await part.get_repository(owner, name, request, here, who)
+    view = await api.get_repository(owner, name, request, here, who)
     pays = await here.read(lambda c: _gain(c, view.stream))
     return page(request, "repository.html", who, view=view, gain=pays or Gain(0, None), begun=pays)
 

@@ -19,6 +19,7 @@ from larc.service.dashboard.rendering import STATIC, PageRoute, form, local, pag
 from larc.service.dashboard.sessions import (
     COOKIE,
     Visitor,
+    admitted,
     check_form,
     check_origin,
     close_session,
@@ -26,7 +27,7 @@ from larc.service.dashboard.sessions import (
 )
 from larc.service.dashboard.streams import blocks, series, stream_view
 from larc.service.http import streams as api
-from larc.service.http.context import Context, Here
+from larc.service.http.context import Context, Here, context
 from larc.service.http.questions import StreamName
 from larc.service.identifiers import new_id
 from larc.service.problems import Problem
@@ -277,37 +278,41 @@ async def get_file(
 
 
 @router.get("/changes")
-async def get_changes(here: Here, who: Visitor) -> Response:
+async def get_changes(request: Request, here: Here, who: Visitor) -> Response:
     """Tell an open first page that something took effect."""
     who.check("read")
     mark = sa.select(sa.func.coalesce(sa.func.sum(stream_table.c.applied_seq), 0)).where(
         visible(who, here.engine.database.reader.dialect.name)
     )
-    return await _listen(here, who, lambda c: c.execute(mark).scalar())
+    return await _listen(request, who, lambda c: c.execute(mark).scalar())
 
 
 @router.get("/streams/{stream}/changes")
-async def get_stream_changes(stream: StreamName, here: Here, who: Visitor) -> Response:
+async def get_stream_changes(
+    request: Request, stream: StreamName, here: Here, who: Visitor
+) -> Response:
     """Tell an open page that something took effect in its stream."""
     who.check("read", stream)
     row = await here.read(lambda c: stream_row(c, stream))
     mark = sa.select(stream_table.c.applied_seq).where(stream_table.c.id == row.id)
-    return await _listen(here, who, lambda c: c.execute(mark).scalar())
+    return await _listen(request, who, lambda c: c.execute(mark).scalar())
 
 
-async def _listen(here: Context, who: Principal, mark: Callable[[Connection], Any]) -> Response:
+async def _listen(request: Request, who: Principal, mark: Callable[[Connection], Any]) -> Response:
+    here = context(request)
     if here.listening.get(who.id, 0) >= here.settings.listeners:
         raise Problem("too-many", "too many pages are open already.", retry_after=5.0)
-    return StreamingResponse(_changes(here, who, mark), media_type="text/event-stream")
+    return StreamingResponse(_changes(request, who, mark), media_type="text/event-stream")
 
 
 async def _changes(
-    here: Context, who: Principal, mark: Callable[[Connection], Any]
+    request: Request, who: Principal, mark: Callable[[Connection], Any]
 ) -> AsyncIterator[str]:
+    here = context(request)
     here.listening[who.id] = here.listening.get(who.id, 0) + 1
     last, silent = None, 0.0
     try:
-        while not (here.closing or here.engine.stopping):
+        while not (here.closing or here.engine.stopping) and await _lasts(request):
             current = await here.read(mark)
             if current != last:
                 # The first tells a page that was loaded a moment ago what it may have missed.
@@ -322,3 +327,12 @@ async def _changes(
         here.listening[who.id] -= 1
         if not here.listening[who.id]:
             del here.listening[who.id]
+
+
+async def _lasts(request: Request) -> bool:
+    """Whether the session that a page was opened in goes on."""
+    try:
+        await admitted(request)
+    except Problem:
+        return False
+    return True

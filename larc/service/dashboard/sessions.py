@@ -63,12 +63,15 @@ async def close_session(here: Context, who: Principal) -> None:
     here.door.forget(who.id)
 
 
-async def visitor(request: Request) -> Principal:
+async def admitted(request: Request) -> Principal:
     """Return whose session a request belongs to, or refuse it."""
     here, text = context(request), request.cookies.get(COOKIE, "")
-    who = here.door.known(text)
-    if who is None:
-        who = await to_thread.run_sync(here.door.admit, text)
+    return here.door.known(text) or await to_thread.run_sync(here.door.admit, text)
+
+
+async def visitor(request: Request) -> Principal:
+    """Return who asks for a page, refusing those without a session and those in a hurry."""
+    here, who = context(request), await admitted(request)
     request.scope["larc.token"] = who.id
     wait = here.buckets.wait(who.id)
     if wait:
