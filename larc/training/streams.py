@@ -319,7 +319,7 @@ def train_streams(
         batch,
         SGD() if rule is None else rule,
         seed,
-        outer or AdamW(),
+        AdamW() if outer is None else outer,
         step_rate,
     )
     trainer = StreamTrainer(substrate, slow, streams, settings, limits)

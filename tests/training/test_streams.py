@@ -258,6 +258,7 @@ def test_windows_are_drawn_from_every_stream_and_place(tiny):
         ({"window": 1}, "window is 1"),
         ({"horizon": 3}, "of the exact gradient"),
         ({"limits": larc.Limits(prompt=2)}, "over the limit"),
+        ({"outer": torch.ones(2, 2)}, "outer"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(tiny, changes, reason):

@@ -66,7 +66,8 @@ async def close_session(here: Context, who: Principal) -> None:
 async def admitted(request: Request) -> Principal:
     """Return whose session a request belongs to, or refuse it."""
     here, text = context(request), request.cookies.get(COOKIE, "")
-    return here.door.known(text) or await to_thread.run_sync(here.door.admit, text)
+    who = here.door.known(text)
+    return await to_thread.run_sync(here.door.admit, text) if who is None else who
 
 
 async def visitor(request: Request) -> Principal:
