@@ -15,6 +15,7 @@ from larc.service.engine import EngineSettings
 from larc.service.http.context import HttpSettings
 from larc.service.server import ServerSettings, running
 from larc.service.templates import Models, Start
+from tests.service.visits import Visit
 
 ROOT = Path(__file__).parents[2]
 CRASHING = Path(__file__).with_name("crashing.py")
@@ -184,6 +185,19 @@ def processes(tmp_path):
     yield starting
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def visit():
+    visits = []
+
+    def visiting(server, token=None):
+        visits.append(Visit(server, token))
+        return visits[-1]
+
+    yield visiting
+    for one in visits:
+        one.http.close()
 
 
 def until(condition, seconds=60):

@@ -25,37 +25,6 @@ UPLOT = {
 EVIL = "<script>alert(1)</script>"
 
 
-class Visit:
-    """A browser without script, logged in or not."""
-
-    def __init__(self, server, token=None):
-        self.http = httpx.Client(base_url=server.address, timeout=60, follow_redirects=True)
-        if token is not None:
-            came = self.http.post("/login", data={"token": token}, follow_redirects=False)
-            assert came.status_code == 303
-
-    def get(self, path, **more):
-        return self.http.get(path, **more)
-
-    def send(self, path, page="/", **fields):
-        """Send a form as a person would: with what the page's own form carries."""
-        key = re.search(r'name="form_key" value="([0-9a-f]+)"', self.get(page).text)[1]
-        return self.http.post(path, data={"form_key": key, **fields})
-
-
-@pytest.fixture
-def visit():
-    visits = []
-
-    def visiting(server, token=None):
-        visits.append(Visit(server, token))
-        return visits[-1]
-
-    yield visiting
-    for one in visits:
-        one.http.close()
-
-
 @pytest.fixture
 def filled(server):
     """A server with a stream of a dozen labels, one question awaited, one of them hostile."""
@@ -351,49 +320,6 @@ def test_a_replay_shows_sham(filled, visit):
 
     text = until(done)
     assert re.search(r"<th>sham</th><td class=\"number\">0\.\d+", text)
-
-
-def test_the_playground_learns_and_forgets(server, visit):
-    person = visit(server, server.token)
-    page = person.send(
-        "/playground/ask", page="/playground", prompt="A bird is ", candidates="up\nx\n"
-    )
-
-    def shares(text):
-        return [float(one) for one in re.findall(r"<b>([\d.]+)\u00a0%</b>", text)]
-
-    def question(text):
-        return re.search(r'name="question" value="([^"]+)"', text)[1]
-
-    first = shares(page.text)
-    assert len(first) == 2
-    moved = person.send(
-        "/playground/feedback",
-        question=question(page.text),
-        label="1",
-        steps="2",
-        page="/playground",
-    )
-    second = shares(moved.text)
-    assert second[1] > first[1] + 1
-    assert server.status("playground")["labelled"] == 2
-    again = person.send("/playground/reset", question=question(moved.text), page="/playground")
-    assert shares(again.text) == pytest.approx(first, abs=0.11)
-    for wrong in ({"label": "9"}, {"label": "x"}, {"label": "0", "steps": "1000"}):
-        fields = {"question": question(again.text), **wrong}
-        assert person.send("/playground/feedback", page="/playground", **fields).status_code == 422
-    assert person.send("/playground/ask", prompt="", candidates="a").status_code == 422
-    assert person.send("/playground/ask", prompt="a", candidates="b\nb").status_code == 422
-
-
-def test_a_playground_is_among_ones_own_streams(server, visit):
-    scopes = ["ask", "label", "read"]
-    person = visit(server, server.token_for(scopes, ["acme.*"]))
-    person.send("/playground/ask", page="/playground", prompt="a ", candidates="b\nc")
-    assert server.status("acme.playground")["asked"] == 1
-    single = visit(server, server.token_for(scopes, ["tickets"]))
-    assert "for single streams" in single.get("/playground").text
-    assert single.send("/playground/ask", prompt="a ", candidates="b\nc").status_code == 403
 
 
 def test_looking_asks_no_model(filled, visit, monkeypatch):
