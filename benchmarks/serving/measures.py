@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -111,6 +112,7 @@ def concurrency(
     learner = Learner(load_substrate(substrate), slow)
     names = [f"s{number}" for number in range(sizes.streams)]
     gains, asked, batched, slower = [], [], [], []
+    work: dict[str, list[float]] = {"gains": [], "asked": [], "batched": []}
     with serve(directory, options) as server:
         make_streams(server, names)
         # Everything has been computed once, and every stream has a state of its own.
@@ -118,26 +120,35 @@ def concurrency(
         states = [learner.begin(seed=n) for n in range(sizes.streams)]
         for repetition in range(sizes.repetitions):
             chains = [traffic.chain(name, sizes.rounds) for name in names]
+            spent = [server.processor()]
             together = send(server.address, server.token, chains, sizes.streams)
+            spent.append(server.processor())
             chains = [traffic.chain(name, sizes.rounds) for name in names]
             alone = send(server.address, server.token, chains, 1)
+            spent.append(server.processor())
             gains.append(alone.seconds / together.seconds)
             slower.append(statistics.median(together.each) / statistics.median(alone.each))
             questions = [traffic.chain(name, 1, labels=False) for name in names]
             single = send(server.address, server.token, questions, sizes.streams)
+            spent.append(server.processor())
             bodies = [{"stream": n, **traffic.chain(n, 1, labels=False)[0].body} for n in names]
             batch = Request("/v1/questions:batch", {"questions": bodies})
             one = send(server.address, server.token, [[batch]], 1)
+            spent.append(server.processor())
             # The same reads by the model alone: each stream's state, and the one that is reset.
             requests = [
                 (state, text, CANDIDATES)
                 for kept, text in zip(states, _texts(traffic, sizes.streams), strict=True)
                 for state in (kept, learner.begin())
             ]
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             with rows_together():  # as the service does it
                 learner.read_many(requests)
-            model = time.perf_counter() - began
+            model, used = time.perf_counter() - began, time.process_time() - used
+            at_once, in_turn, asks, as_batch = (b - a for a, b in pairwise(spent))
+            work["gains"].append(in_turn / at_once)
+            work["asked"].append(asks / used)
+            work["batched"].append(as_batch / used)
             asked.append(single.seconds / model)
             batched.append(one.seconds / model)
             say(
@@ -155,6 +166,10 @@ def concurrency(
         Figure("how much longer one request takes then, median", Spread.of(slower)),
         Figure(f"{count} asks at once: time over `Learner.read_many` alone", Spread.of(asked)),
         Figure(f"{count} asks as one batch request: the same", Spread.of(batched)),
+        # Of the server's process alone: other work on the machine takes no part in it.
+        Figure("processor time of a request: one at a time over at once", Spread.of(work["gains"])),
+        Figure("processor time of asks over the model's alone: at once", Spread.of(work["asked"])),
+        Figure("the same as one batch request", Spread.of(work["batched"])),
     ]
 
 

@@ -21,6 +21,11 @@ class Running:
     token: str
     process: int
 
+    def processor(self) -> float:
+        """Return how many seconds of a processor the process has used."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self) -> int:
         """Return how many bytes of memory the process holds."""
         for line in Path(f"/proc/{self.process}/status").read_text().splitlines():

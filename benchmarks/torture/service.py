@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from benchmarks.postgres import Postgres, binaries
 from benchmarks.torture.hostile import hostile
+from larc.cli import main
 from larc.errors import LarcError
 from larc.service import Client
 
@@ -33,6 +36,19 @@ class Served:
     problems: list[str] = field(default_factory=list)
 
 
+#: Processes that are forked from one that has imported everything: most of a start is imports.
+_WARM = multiprocessing.get_context("forkserver")
+_WARM.set_forkserver_preload(["larc.cli.serve", "larc.service.server", "larc.service.starts"])
+
+
+def _serve(arguments: list[str], told: Connection) -> None:
+    """Be ``larc serve`` in a process of its own; the line it prints goes into a pipe."""
+    os.environ["LARC_LOG"] = "error"
+    sys.stdout = os.fdopen(os.dup(told.fileno()), "w", buffering=1)
+    told.close()
+    sys.exit(main(arguments))
+
+
 class Serving:
     """``larc serve`` as a process, again and again on the same data."""
 
@@ -42,20 +58,16 @@ class Serving:
         self.address = ""
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "larc.cli",
-            "serve",
-            "--data",
-            str(self.directory / "data"),
-        ]
-        command += ["--substrate", "tiny", "--port", "0", "--threads", "1"]
-        command += ["--token-file", str(self.directory / "token"), *self.options]
-        environment = {**os.environ, "LARC_LOG": "error"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        arguments = ["serve", "--data", str(self.directory / "data"), *self.options]
+        arguments += ["--substrate", "tiny", "--port", "0", "--threads", "1"]
+        arguments += ["--token-file", str(self.directory / "token")]
+        heard, told = _WARM.Pipe(duplex=False)
+        self.process = _WARM.Process(target=_serve, args=(arguments, told), daemon=True)
+        self.process.start()
+        told.close()
+        with os.fdopen(os.dup(heard.fileno())) as lines:
+            line = lines.readline()
+        heard.close()
         if not line.startswith("listening on "):
             raise LarcError(f"the service did not start: {line!r}")
         self.address = line.split()[-1]
@@ -66,9 +78,9 @@ class Serving:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.process.join()
+        if self.process.exitcode != -signal.SIGKILL:
+            raise LarcError(f"the service had ended by itself ({self.process.exitcode}).")
 
     def client(self, **more: Any) -> Client:
         return Client(self.address, self.token, **{"attempts": 1, "timeout": 20, **more})
