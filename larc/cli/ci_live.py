@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 AGAIN = "what was sent is kept; the same command sends the rest"
 ENDED = "the server has ended; see it again with"
 SECRET = "LARC_GITHUB_WEBHOOK_SECRET"
-#: Of the made-up history of `larc ci live`: how many jobs, and how many of them are told before.
-MADE_UP, TOLD = 1200, 0.75
+#: How many jobs the made-up history of `larc ci live` has.
+MADE_UP = 1200
 
 
 def add(parts: Commands) -> None:
@@ -118,11 +118,11 @@ def _replay(arguments: argparse.Namespace) -> None:
 
 
 def _live(arguments: argparse.Namespace) -> None:
-    from larc.domains.ci.synthetic import synthetic_jobs
+    from larc.domains.ci.synthetic import eventful_jobs
 
     if not 0 < arguments.speed <= 1e9 or not 0 <= arguments.port < 2**16:
         raise LarcError("--speed is above 0, and --port 0 to 65535.")
-    jobs = _jobs(arguments.files) if arguments.files else synthetic_jobs(MADE_UP, seed=25)
+    jobs = _jobs(arguments.files) if arguments.files else eventful_jobs(MADE_UP, seed=25)
     try:
         from larc.service.github.live import live
     except ImportError as error:
@@ -135,5 +135,4 @@ def _live(arguments: argparse.Namespace) -> None:
         port=arguments.port,
         speed=arguments.speed,
         substrate=arguments.substrate,
-        told=TOLD,
     )

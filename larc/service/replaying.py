@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -68,7 +69,7 @@ def _rollback(
         corrected = _corrections(connection, live.number, wish)
         gone = Live(**{**live.__dict__, "controller": controller})
         early: dict[str, Row[Any]] = {}
-        for row in history(connection, live.number, seq, wish.seq - 1):
+        for row, further in _batches(history(connection, live.number, seq, wish.seq - 1), gone):
             if row.kind == "question" and row.status in (
                 "awaited",
                 "labelled",
@@ -79,29 +80,53 @@ def _rollback(
                     _check(ask_all([(gone, [asked(row, live.template)])])[0][0])
                     if row.key in early:  # known before its question: learned, and nobody judged
                         controller.forecaster.drop([row.key])
-                        _learn(gone, early.pop(row.key), corrected)
+                        _learn(gone, [early.pop(row.key)], corrected)
                 elif row.key in awaited:
                     controller.session.hold([as_question(row.key, json.loads(row.body))])
             elif row.kind == "history":
-                if row.status == "applied":
+                if row.status == "applied" and replay:
                     seed(controller, json.loads(row.body)["events"])
             elif row.key not in controller.session.pending:
                 if row.kind == "label" and row.status == "applied":
                     early[row.key] = row
                 continue
             elif row.kind == "label" and row.status == "applied" and replay:
-                _learn(gone, row, corrected)
+                _learn(gone, [row, *further], corrected)
             elif row.kind in ("label", "drop", "expiry"):
                 controller.drop([row.key])
             yield
     live.controller = controller
 
 
-def _learn(live: Live, label: Row[Any], corrected: Mapping[str, Mapping[str, Any]]) -> None:
-    """Learn a label of the log again, as it was corrected last."""
-    question = live.controller.session.pending[label.key].question
-    body = corrected.get(label.key) or json.loads(label.body)
-    _check(learn_all([(live, {label.key: label_of(body, question)})])[0])
+def _batches(
+    rows: Iterable[Row[Any]], live: Live
+) -> Iterator[tuple[Row[Any], tuple[Row[Any], ...]]]:
+    """Yield events, each with the labels that were learned as one batch with it: of one second."""
+
+    def batch(row: Row[Any]) -> Any:
+        together = live.template.domain and (row.kind, row.status) == ("label", "applied")
+        return row.occurred_at if together and row.occurred_at is not None else (row.seq,)
+
+    for _, group in groupby(rows, key=batch):
+        first, *further = group
+        answered = [one.key in live.controller.session.pending for one in further]
+        if all(answered):
+            yield first, tuple(further)
+        else:
+            for one in (first, *further):
+                yield one, ()
+
+
+def _learn(
+    live: Live, labels: Sequence[Row[Any]], corrected: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Learn labels of the log again, as they were corrected last."""
+    values: Values = {}
+    for label in labels:
+        question = live.controller.session.pending[label.key].question
+        body = corrected.get(label.key) or json.loads(label.body)
+        values[label.key] = label_of(body, question)
+    _check(learn_all([(live, values)])[0])
 
 
 def _corrections(connection: Any, number: int, wish: Row[Any]) -> dict[str, Mapping[str, Any]]:

@@ -105,8 +105,8 @@ def test_a_history_happens_now_and_ctrl_c_ends_it(tmp_path, number):
         with httpx.Client(base_url=words[3], headers=headers) as client:
 
             def predicted():
-                view = client.get("/v1/github/repositories/synthetic/one").json()
-                return view["counts"]["predicted"] > 3 and view["counts"]["ended"] > 300
+                view = client.get("/v1/github/repositories/synthetic/app").json()
+                return view["counts"]["predicted"] > 20 and view["flaky"]
 
             until(predicted)
         process.send_signal(number)

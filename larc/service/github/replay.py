@@ -135,7 +135,7 @@ def moved(jobs: Sequence[Job], begins: int, now: float, speed: float) -> list[Jo
     --------
     >>> job = Job("o/r", 5, None, "CI", "push", "build", "aa", 40, 100, 1, 7, 3, 1)
     >>> [(one.started_at, one.completed_at) for one in moved([job], 10, now=1000.0, speed=60.0)]
-    [(1000, 1002)]
+    [(1000, 1001)]
     """
 
     def at(time: int) -> int:

@@ -48,14 +48,16 @@ class GitHubWorker:
         self._thread = threading.Thread(target=self._run, name="larc-github", daemon=True)
 
     def start(self) -> None:
-        """Begin, with what was left."""
-        self._thread.start()
+        """Begin, with what was left; without a hook nothing ever comes."""
+        if self.settings.hooks:
+            self._thread.start()
 
     def stop(self) -> None:
         """Finish the transaction under way; what is left stays in the inbox."""
         self._stopping.set()
         self._changed.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def wake(self) -> None:
         """Say that there is a new delivery."""

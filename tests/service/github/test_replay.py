@@ -13,6 +13,7 @@ from larc.domains.ci.prompter import job_question
 from larc.domains.ci.seeding import causal_jobs
 from larc.domains.ci.synthetic import synthetic_jobs
 from larc.errors import LarcError
+from larc.github.webhooks import job_delivery, run_delivery
 from larc.service.github.replay import backfill, recorded_deliveries, replay_webhooks
 from larc.service.server import ServerSettings, running
 from larc.service.templates import BUILT_IN, Models, Start
@@ -153,3 +154,28 @@ def test_a_history_is_told_once_and_before_the_first_question(follower):
 def test_a_server_that_refuses_is_named(sqlite_follower):
     with pytest.raises(LarcError, match=r"the server refused \(401\): the signature"):
         replay_webhooks(sqlite_follower.server.address, "another secret", history(1))
+
+
+def test_a_rollback_replays_a_repositorys_stream_as_it_was(follow):
+    jobs = history(30)
+    follower = follow(settle_s=600.0)
+    server = follower.server
+    backfill(server.address, server.token, jobs[:10])
+    replay_webhooks(server.address, SECRET, jobs[10:])
+    last = jobs[-1]._replace(started_at=jobs[-1].started_at + 10**5)
+
+    def said(number):
+        """Let a job start that is the same but for its number, and return what was predicted."""
+        row = last._replace(job_id=number, run_id=9000)._asdict() | {"conclusion": None}
+        follower.send(run_delivery(row))
+        follower.send_all(job_delivery(row, "in_progress"))
+        follower.view(NAME)
+        asked = {one["key"]: one for one in server.events(STREAM) if one["kind"] == "question"}
+        return asked[f"{number:020d}"]["answer"]["said"]
+
+    before = said(9001)
+    body = {"version": 0, "replay": True}
+    server.http.post(f"/v1/streams/{STREAM}/rollback", json=body).raise_for_status()
+    after = said(9002)
+    for name, policy in before.items():
+        assert after[name] == pytest.approx(policy, abs=1e-5), name
