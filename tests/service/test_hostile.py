@@ -75,6 +75,15 @@ def test_every_answer_is_described(sqlite_server):
     assert count > 25
 
 
+JOB = {
+    "repository": "o/r",
+    "job_name": "build",
+    "head_sha": "aa",
+    "started_at": 10,
+    "completed_at": 20,
+    "label": 0,
+    "job_id": 7,
+}
 #: A request that each route takes, in this order: parts of the path, and a body.
 RIGHT: dict[str, dict[str, Any]] = {
     "GET /healthz": {},
@@ -114,7 +123,15 @@ RIGHT: dict[str, dict[str, Any]] = {
         "body": {"model": "larc:s", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
     },
     "DELETE /v1/streams/{stream}": {},
+    "POST /v1/github/repositories/{owner}/{name}/history": {
+        "body": {"events": [{"kind": "ask", "jobs": [JOB]}, {"kind": "arrive", "jobs": [JOB]}]}
+    },
+    "GET /v1/github/repositories": {},
+    "GET /v1/github/repositories/{owner}/{name}": {},
 }
+# These answer no request that is right by its description alone: events that do not end, and
+# deliveries, which are signed.
+APART = {"GET /v1/streams/{stream}/events/stream", "POST /v1/github/webhook/{hook}"}
 
 
 def test_every_route_answers_as_described(sqlite_server):
@@ -126,8 +143,8 @@ def test_every_route_answers_as_described(sqlite_server):
         f"{one.ok().method.upper()} {one.ok().path}": one.ok()
         for one in schema.get_all_operations()
     }
-    assert set(routes) - set(RIGHT) == {"GET /v1/streams/{stream}/events/stream"}
-    parts = {"stream": "s", "question": "q"}
+    assert set(routes) - set(RIGHT) == APART
+    parts = {"stream": "s", "question": "q", "owner": "o", "name": "r"}
     for name, wish in RIGHT.items():
         fields = {**parts, **{key: value for key, value in wish.items() if key != "body"}}
         used = {key: value for key, value in fields.items() if f"{{{key}}}" in name}
