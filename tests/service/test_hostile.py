@@ -126,7 +126,10 @@ def test_every_route_answers_as_described(sqlite_server):
         f"{one.ok().method.upper()} {one.ok().path}": one.ok()
         for one in schema.get_all_operations()
     }
-    assert set(routes) - set(RIGHT) == {"GET /v1/streams/{stream}/events/stream"}
+    others = {one for one in routes if " /v1/github/" not in one} - set(
+        RIGHT
+    )  # tests/service/github
+    assert others == {"GET /v1/streams/{stream}/events/stream"}
     parts = {"stream": "s", "question": "q"}
     for name, wish in RIGHT.items():
         fields = {**parts, **{key: value for key, value in wish.items() if key != "body"}}
