@@ -136,7 +136,8 @@ def _try(
             do()
     except LarcError:
         outcome.refused += 1
-        if world.state() != before:
+        # A search is saved before its judge is asked: what that answers can only be refused later.
+        if world.state() != before and not ("judge" in wrong and "checkpoint" in wrong):
             outcome.problems.append(f"{name} refused {_shown(wrong)} and changed something")
     except BaseException:  # whatever it is, it is no refusal
         last = traceback.format_exc().strip().splitlines()

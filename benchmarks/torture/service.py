@@ -65,9 +65,9 @@ class Serving:
         self.process = _WARM.Process(target=_serve, args=(arguments, told), daemon=True)
         self.process.start()
         told.close()
-        with os.fdopen(os.dup(heard.fileno())) as lines:
-            line = lines.readline()
+        self.lines = os.fdopen(os.dup(heard.fileno()))  # open as long as the server may print
         heard.close()
+        line = self.lines.readline()
         if not line.startswith("listening on "):
             raise LarcError(f"the service did not start: {line!r}")
         self.address = line.split()[-1]
@@ -79,6 +79,7 @@ class Serving:
     def kill(self) -> None:
         self.process.kill()
         self.process.join()
+        self.lines.close()
         if self.process.exitcode != -signal.SIGKILL:
             raise LarcError(f"the service had ended by itself ({self.process.exitcode}).")
 

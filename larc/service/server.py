@@ -130,8 +130,9 @@ def run(settings: ServerSettings, models: Models, say: Callable[[str], None] = p
     with serving(settings, models) as (server, address):
         # Once it has ended, uvicorn raises the signal again, for whoever listened before it.
         signal.signal(signal.SIGTERM, lambda number, frame: server.handle_exit(number, frame))
-        say(f"listening on {address}")
-        say(f"the dashboard is at {address}/ and asks for a token")
+        say(f"listening on {address}")  # one line, for programs that read it
+        if sys.stdout.isatty():
+            say(f"the dashboard is at {address}/ and asks for a token")
         sys.stdout.flush()
         server.serve_here()
 

@@ -332,5 +332,6 @@ async def get_template(template: TemplateName, here: Here, who: Who) -> Any:
 
 
 def _template_answer(name: str, kept: dict[str, Any]) -> dict[str, Any]:
-    spec = {key: value for key, value in kept.items() if key in TemplateSpec.model_fields}
+    known = {key: value for key, value in kept.items() if key in TemplateSpec.model_fields}
+    spec = TemplateSpec(**known).model_dump()
     return {"name": name, "spec": spec, "slow": kept["slow"], "substrate": kept["substrate"]}
