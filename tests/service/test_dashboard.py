@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -356,6 +357,18 @@ def test_the_address_is_printed_and_shows_the_dashboard(processes):
     page = httpx.get(server.address + "/")
     assert page.status_code == 401
     assert "<h1>Log in</h1>" in page.text
+
+
+def test_a_program_reads_one_line_and_may_stop_reading(processes):
+    process = processes()
+    server = process.start()
+    process.signal(signal.SIGTERM)
+    assert process.process.stdout.read() == ""  # and the line that was read before
+    server = process.start()
+    process.process.stdout.close()
+    assert server.http.get("/healthz").status_code == 200
+    process.signal(signal.SIGTERM)
+    assert process.process.wait(60) == 0
 
 
 def test_api_refusals_stay_problems(server):
