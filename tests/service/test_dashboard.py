@@ -363,7 +363,8 @@ def test_a_program_reads_one_line_and_may_stop_reading(processes):
     process = processes()
     server = process.start()
     process.signal(signal.SIGTERM)
-    assert process.process.stdout.read() == ""  # and the line that was read before
+    with process.process as ended:
+        assert ended.stdout.read() == ""  # and the line that was read before
     server = process.start()
     process.process.stdout.close()
     assert server.http.get("/healthz").status_code == 200
