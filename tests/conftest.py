@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 # As the command line does, and before torch is loaded: threads that wait do not spin.
@@ -12,6 +13,9 @@ from larc.substrate.fetching import cache_directory
 
 # One thread: sums in a fixed order, and a small model has nothing to share out.
 torch.set_num_threads(1)
+# A background job of a shell ignores Ctrl-C, and so do its children; tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

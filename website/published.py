@@ -60,7 +60,7 @@ def renewed(page: str) -> str:
 
     Examples
     --------
-    >>> page = "<!-- from results: command programs-quick -->\nold\n<!-- end -->"
+    >>> page = "<!-- from results: command programs-run -->\nold\n<!-- end -->"
     >>> print(renewed(page).splitlines()[3])
     $ larc study programs --preset quick
     """

@@ -45,11 +45,10 @@ def test_a_history_is_told_and_the_next_is_played(processes, tmp_path, monkeypat
     assert main(line) == 0
     assert "of 20 jobs, 0 sent before" in capsys.readouterr().out
 
-    def ended():
-        view = server.http.get("/v1/github/repositories/synthetic/one").json()
-        return view if view["counts"]["ended"] == 30 else None
+    def counts():
+        return server.http.get("/v1/github/repositories/synthetic/one").json()["counts"]
 
-    assert until(ended)["counts"]["predicted"] == 10
+    until(lambda: (counts()["ended"], counts()["predicted"]) == (30, 10))
 
 
 def test_wrong_settings_are_named(tmp_path, capsys):
