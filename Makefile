@@ -44,8 +44,8 @@ serve: setup
 # Another history than the made-up one: make live LIVE='flask.jsonl.gz --speed 600'.
 ## live: a server on this machine and a repository's CI that happens in it now, until Ctrl-C
 live: setup
-	rm -rf larc-live
-	@$(BIN)/larc ci live $(LIVE) || test $$? -eq 130
+	@rm -rf larc-live
+	@LARC_LOG=$${LARC_LOG:-warning} $(BIN)/larc ci live $(LIVE) || test $$? -eq 130
 
 ## docs: bring the pages up to date with the results, build the site into site/
 docs: setup
