@@ -51,3 +51,20 @@ def smoke(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "smoke"
     assert main(["study", "programs", "--preset", "smoke", "--out", str(out)]) == 0
     return out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser import launch
+
+    with sync_playwright() as playwright:
+        started = launch(playwright)
+        if started is None:
+            # Continuous integration brings a browser first; there its absence is a failure.
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(
+                "no Chromium starts here; run `python -m tests.browser` to bring one"
+            )
+        yield started
+        started.close()

@@ -11,10 +11,8 @@ from contextlib import suppress
 import pytest
 import yaml
 from playwright.sync_api import TimeoutError as Late
-from playwright.sync_api import sync_playwright
 
 import larc
-from tests.browser import launch
 from tests.pages import PAGES, ROOT, blocks, check, named, perform
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
@@ -109,18 +107,6 @@ def test_pages_name_no_other_host(site):
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r'(?:src|href)="(?:https?:)?//[^"]+\.(?:js|css|woff2?)', text), page
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        started = launch(playwright)
-        if started is None:
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(
-                "no Chromium starts here; run `python -m tests.browser` to bring one"
-            )
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -1,34 +1,19 @@
 """Report pages in a real browser, as a person on a desk or with a phone has them."""
 
-import os
 import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from larc.reporting.page import page as report_page
 from larc.reporting.writing import PAGE
 from larc.runs.run import Run
 from larc.studies.reports import reported
-from tests.browser import PATIENCE, launch
+from tests.browser import PATIENCE
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("*.larc"))
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1200, "height": 900}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        started = launch(playwright)
-        if started is None:
-            # Continuous integration brings a browser first; there its absence is a failure.
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(
-                "no Chromium starts here; run `python -m tests.browser` to bring one"
-            )
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

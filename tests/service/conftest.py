@@ -12,6 +12,7 @@ import pytest
 import larc
 from benchmarks.postgres import Postgres, binaries
 from larc.service.engine import EngineSettings
+from larc.service.github.settings import GitHubSettings
 from larc.service.http.context import HttpSettings
 from larc.service.server import ServerSettings, running
 from larc.service.templates import Models, Start
@@ -89,7 +90,13 @@ def start(tmp_path, models):
     with ExitStack() as stack:
 
         def starting(
-            database="", data="data", http=None, engine=None, models=models, connections=2000
+            database="",
+            data="data",
+            http=None,
+            engine=None,
+            models=models,
+            connections=2000,
+            github=None,
         ):
             file = tmp_path / f"{data}-token"
             settings = ServerSettings(
@@ -100,6 +107,7 @@ def start(tmp_path, models):
                 connections=connections,
                 http=http or HttpSettings(),
                 engine=engine or EngineSettings(),
+                github=github or GitHubSettings(),
             )
             mine = stack.enter_context(ExitStack())
             address = mine.enter_context(running(settings, models))

@@ -1,12 +1,10 @@
 """The dashboard in a real browser, on a desk and on a phone, with and without script."""
 
-import os
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-from tests.browser import PATIENCE, launch
+from tests.browser import PATIENCE
 from tests.service.conftest import until
 from tests.service.github.conftest import follow  # noqa: F401
 from tests.service.github.deliveries import job_event, run_event, stamp
@@ -24,19 +22,6 @@ PAGES = {
     "playground": "/playground",
     "missing": "/streams/nothing",
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        started = launch(playwright)
-        if started is None:
-            # Continuous integration brings a browser first; there its absence is a failure.
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(
-                "no Chromium starts here; run `python -m tests.browser` to bring one"
-            )
-        yield started
-        started.close()
 
 
 @pytest.fixture

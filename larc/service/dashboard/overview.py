@@ -20,7 +20,7 @@ from larc.service.dashboard.streams import Gain, gain, oldest_awaited
 from larc.service.engine import Engine
 from larc.service.metrics import Metrics
 from larc.service.store.database import now
-from larc.service.store.reading import list_streams, stream_answer
+from larc.service.store.reading import list_streams, matching, stream_answer
 from larc.service.store.schema import stream
 from larc.service.templates import MIXTURE
 
@@ -206,21 +206,6 @@ def server_numbers(engine: Engine, memory: Memory) -> ServerNumbers:
     )
 
 
-def visible(who: Principal, dialect: str) -> sa.ColumnElement[bool]:
-    """Return the condition of the streams that are a token's."""
-    if "*" in who.streams:
-        return sa.true()
-    if dialect == "sqlite":  # its LIKE does not tell A from a
-        return sa.or_(*(stream.c.name.op("GLOB")(glob) for glob in who.streams))
-    return sa.or_(*(stream.c.name.like(_like(glob), escape="/") for glob in who.streams))
-
-
-def _like(glob: str) -> str:
-    for before, after in (("/", "//"), ("%", "/%"), ("_", "/_"), ("*", "%"), ("?", "_")):
-        glob = glob.replace(before, after)
-    return glob
-
-
 def overview(
     connection: Connection, engine: Engine, memory: Memory, who: Principal, after: str
 ) -> Overview:
@@ -233,7 +218,7 @@ def overview(
             sa.func.coalesce(sa.func.sum(stream.c.asked), 0),
             sa.func.coalesce(sa.func.sum(stream.c.labelled), 0),
             sa.func.coalesce(sa.func.sum(stream.c.awaited), 0),
-        ).where(visible(who, connection.dialect.name))
+        ).where(matching(who.streams, connection.dialect.name))
     ).one()
     waits = [line.oldest_s for line in lines if line.oldest_s is not None]
     count, asked, labelled, awaited = map(int, sums)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
@@ -13,31 +12,32 @@ from fastapi.responses import FileResponse, StreamingResponse
 from sqlalchemy.engine import Connection
 
 from larc.service.auth import Principal
-from larc.service.dashboard.overview import Memory, interval_scale, overview, visible
+from larc.service.dashboard.overview import Memory, interval_scale, overview
 from larc.service.dashboard.questions import PAGE, list_questions, one_question
 from larc.service.dashboard.rendering import STATIC, PageRoute, form, local, page, see
 from larc.service.dashboard.sessions import (
     COOKIE,
     Visitor,
-    admitted,
     check_form,
     check_origin,
     close_session,
+    cookie_of,
     open_session,
 )
 from larc.service.dashboard.streams import blocks, series, stream_view
 from larc.service.http import streams as api
-from larc.service.http.context import Context, Here, context
+from larc.service.http.context import Context, Here, admitted, context
+from larc.service.http.following import following
 from larc.service.http.questions import StreamName
 from larc.service.identifiers import new_id
 from larc.service.problems import Problem
 from larc.service.protocol import ModeBody, RollbackBody, SnapshotBody
-from larc.service.store.reading import event_answer, list_events, stream_row
+from larc.service.store.reading import event_answer, list_events, matching, stream_row
 from larc.service.store.schema import stream as stream_table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-#: How often the log is looked at while a page is open, and when a sign of life is sent, in seconds.
-_LOOK, _ALIVE = 0.25, 15.0
+#: How often the log is looked at while a page is open, in seconds.
+_LOOK = 0.25
 _FILES = frozenset(path.name for path in STATIC.iterdir())
 Version = Annotated[int, Query(ge=0, le=2**62)]
 
@@ -282,7 +282,7 @@ async def get_changes(request: Request, here: Here, who: Visitor) -> Response:
     """Tell an open first page that something took effect."""
     who.check("read")
     mark = sa.select(sa.func.coalesce(sa.func.sum(stream_table.c.applied_seq), 0)).where(
-        visible(who, here.engine.database.reader.dialect.name)
+        matching(who.streams, here.engine.database.reader.dialect.name)
     )
     return await _listen(request, who, lambda c: c.execute(mark).scalar())
 
@@ -305,34 +305,29 @@ async def _listen(request: Request, who: Principal, mark: Callable[[Connection],
     return StreamingResponse(_changes(request, who, mark), media_type="text/event-stream")
 
 
-async def _changes(
+def _changes(
     request: Request, who: Principal, mark: Callable[[Connection], Any]
 ) -> AsyncIterator[str]:
-    here = context(request)
-    here.listening[who.id] = here.listening.get(who.id, 0) + 1
-    last, silent = None, 0.0
-    try:
-        while not (here.closing or here.engine.stopping) and await _lasts(request):
-            current = await here.read(mark)
-            if current != last:
-                # The first tells a page that was loaded a moment ago what it may have missed.
-                yield f"event: change\ndata: {int(current or 0)}\n\n"
-                last, silent = current, 0.0
-            await asyncio.sleep(_LOOK)
-            silent += _LOOK
-            if silent >= _ALIVE:
-                silent = 0.0
-                yield ": alive\n\n"
-    finally:
-        here.listening[who.id] -= 1
-        if not here.listening[who.id]:
-            del here.listening[who.id]
+    here, last = context(request), None
+
+    async def look() -> list[str] | None:
+        nonlocal last
+        if not await _lasts(request):
+            return None
+        current = await here.read(mark)
+        if current == last:
+            return []
+        # The first tells a page that was loaded a moment ago what it may have missed.
+        last = current
+        return [f"event: change\ndata: {int(current or 0)}\n\n"]
+
+    return following(here, who.id, look, _LOOK)
 
 
 async def _lasts(request: Request) -> bool:
     """Whether the session that a page was opened in goes on."""
     try:
-        await admitted(request)
+        await admitted(request, cookie_of(request))
     except Problem:
         return False
     return True

@@ -19,7 +19,7 @@ from fastapi import Depends, Request
 from sqlalchemy.engine import Connection
 
 from larc.service.auth import Principal, new_token
-from larc.service.http.context import Context, context
+from larc.service.http.context import Context, counted
 from larc.service.problems import Problem
 from larc.service.store import admin
 from larc.service.store.database import now
@@ -63,21 +63,14 @@ async def close_session(here: Context, who: Principal) -> None:
     here.door.forget(who.id)
 
 
-async def admitted(request: Request) -> Principal:
-    """Return whose session a request belongs to, or refuse it."""
-    here, text = context(request), request.cookies.get(COOKIE, "")
-    who = here.door.known(text)
-    return await to_thread.run_sync(here.door.admit, text) if who is None else who
-
-
 async def visitor(request: Request) -> Principal:
     """Return who asks for a page, refusing those without a session and those in a hurry."""
-    here, who = context(request), await admitted(request)
-    request.scope["larc.token"] = who.id
-    wait = here.buckets.wait(who.id)
-    if wait:
-        raise Problem("too-many", "the token asks too often.", retry_after=wait)
-    return who
+    return await counted(request, cookie_of(request))
+
+
+def cookie_of(request: Request) -> str:
+    """Return what a browser sent of its session."""
+    return request.cookies.get(COOKIE, "")
 
 
 Visitor = Annotated[Principal, Depends(visitor)]
@@ -88,8 +81,7 @@ def form_key(request: Request) -> str:
 
     It is made from the cookie, which no other site can read.
     """
-    cookie = request.cookies.get(COOKIE, "")
-    return hashlib.sha256(b"larc form\0" + cookie.encode()).hexdigest()
+    return hashlib.sha256(b"larc form\0" + cookie_of(request).encode()).hexdigest()
 
 
 def check_form(request: Request, given: str) -> None:

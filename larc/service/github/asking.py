@@ -90,30 +90,30 @@ def receive(desk: Desk, row: Row[Any]) -> None:
     except LarcError as error:
         finish(desk.connection, row.seq, str(error))
         return
-    said = document.get(row.event)
-    if not isinstance(said, dict):
+    payload = document.get(row.event)
+    if not isinstance(payload, dict):
         finish(desk.connection, row.seq, f"there is no {row.event} in it.")
     elif row.event == "workflow_run":
-        hear_run(desk, about, said)
+        hear_run(desk, about, payload)
         finish(desk.connection, row.seq)
     else:
-        reason = hear_job(desk, about, said)
+        reason = hear_job(desk, about, payload)
         finish(desk.connection, row.seq, reason)
 
 
-def hear_run(desk: Desk, about: Row[Any], said: Mapping[str, Any]) -> None:
+def hear_run(desk: Desk, about: Row[Any], payload: Mapping[str, Any]) -> None:
     """Keep what is said of a run, and go on with the jobs that waited for it."""
-    if take_run(desk.connection, about.id, said):
+    if take_run(desk.connection, about.id, payload):
         waiting = sa.select(job).where(
-            job.c.repository == about.id, job.c.run == said["id"], job.c.state == "joining"
+            job.c.repository == about.id, job.c.run == payload["id"], job.c.state == "joining"
         )
         for row in desk.connection.execute(waiting.order_by(job.c.started_at, job.c.id)).all():
             go_on(desk, about, row)
 
 
-def hear_job(desk: Desk, about: Row[Any], said: Mapping[str, Any]) -> str | None:
+def hear_job(desk: Desk, about: Row[Any], payload: Mapping[str, Any]) -> str | None:
     """Keep what is said of a job, and do what follows; returns why nothing does, if so."""
-    row = take_job(desk.connection, about, said, desk.at)
+    row = take_job(desk.connection, about, payload, desk.at)
     if isinstance(row, LeftOut):
         return f"{row.reason.value}: {row.detail}"
     if desk.settings.output != "none":

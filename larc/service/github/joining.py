@@ -40,9 +40,9 @@ def question_name(number: int, attempt: int) -> str:
     return name if attempt == 1 else f"{name}.{attempt}"
 
 
-def take_run(connection: Connection, repository: int, said: Mapping[str, Any]) -> bool:
+def take_run(connection: Connection, repository: int, payload: Mapping[str, Any]) -> bool:
     """Keep what an event or an answer says of a run; returns whether it is new."""
-    number, attempt = _number(said.get("id")), _number(said.get("run_attempt")) or 1
+    number, attempt = _number(payload.get("id")), _number(payload.get("run_attempt")) or 1
     if number is None or find_run(connection, repository, number, attempt, exact=True):
         return False
     connection.execute(
@@ -50,11 +50,11 @@ def take_run(connection: Connection, repository: int, said: Mapping[str, Any]) -
             repository=repository,
             id=number,
             attempt=attempt,
-            workflow_id=_number(said.get("workflow_id")),
-            path=_text(said.get("path")),
-            event=_text(said.get("event")),
-            name=_text(said.get("name")),
-            started_at=epoch_seconds(said.get("run_started_at")),
+            workflow_id=_number(payload.get("workflow_id")),
+            path=_text(payload.get("path")),
+            event=_text(payload.get("event")),
+            name=_text(payload.get("name")),
+            started_at=epoch_seconds(payload.get("run_started_at")),
         )
     )
     return True
@@ -76,36 +76,36 @@ def find_run(
 
 
 def take_job(
-    connection: Connection, repository: Row[Any], said: Mapping[str, Any], at: float
+    connection: Connection, repository: Row[Any], payload: Mapping[str, Any], at: float
 ) -> Row[Any] | LeftOut:
     """Keep what an event or an answer says of a job; returns it, or why nothing was kept."""
-    number, attempt = _number(said.get("id")), _number(said.get("run_attempt")) or 1
-    name, commit = _text(said.get("name")), _text(said.get("head_sha"))
+    number, attempt = _number(payload.get("id")), _number(payload.get("run_attempt")) or 1
+    name, commit = _text(payload.get("name")), _text(payload.get("head_sha"))
     if number is None or name is None or commit is None or len(commit) > 100:
         return LeftOut(Reason.MISSING_IDENTITY, "the job has no id, name or commit")
-    status = said.get("status")
+    status = payload.get("status")
     status = status if status in RANKS else "queued"
     known = find_job(connection, repository.id, number)
     if known is not None and RANKS[known.status] >= RANKS[status]:
         return LeftOut(Reason.DUPLICATE, f"the job is {known.status} already")
     ended = status == "completed"
     values: dict[str, Any] = {
-        "run": _number(said.get("run_id")),
+        "run": _number(payload.get("run_id")),
         "attempt": attempt,
         "name": name,
         "commit": commit,
-        "branch": _text(said.get("head_branch")),
-        "workflow": _text(said.get("workflow_name")),
-        "url": _web_address(said.get("html_url")),
+        "branch": _text(payload.get("head_branch")),
+        "workflow": _text(payload.get("workflow_name")),
+        "url": _web_address(payload.get("html_url")),
         "status": status,
-        "conclusion": (_text(said.get("conclusion")) or "")[:40] or None if ended else None,
-        "started_at": epoch_seconds(said.get("started_at")),
-        "completed_at": epoch_seconds(said.get("completed_at")) if ended else None,
-        "ran": _ran(said),
+        "conclusion": (_text(payload.get("conclusion")) or "")[:40] or None if ended else None,
+        "started_at": epoch_seconds(payload.get("started_at")),
+        "completed_at": epoch_seconds(payload.get("completed_at")) if ended else None,
+        "ran": _ran(payload),
         "seen_at": at,
     }
     if ended:
-        checked = job_from_row(flat_row({**said, "id": number}, None, repository.name))
+        checked = job_from_row(flat_row({**payload, "id": number}, None, repository.name))
         values["label"] = None if isinstance(checked, LeftOut) else checked.label
         values["reason"] = checked.reason.value if isinstance(checked, LeftOut) else None
     if known is None:
@@ -167,9 +167,9 @@ def why_no_job(connection: Connection, row: Row[Any], of: Row[Any] | None) -> st
     return reason
 
 
-def _ran(said: Mapping[str, Any]) -> bool:
+def _ran(payload: Mapping[str, Any]) -> bool:
     """Whether a job had a runner, steps or labels, or the source does not say."""
-    return not any(key in said for key in _RAN) or any(said.get(key) for key in _RAN)
+    return not any(key in payload for key in _RAN) or any(payload.get(key) for key in _RAN)
 
 
 def _number(value: object) -> int | None:

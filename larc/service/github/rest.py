@@ -121,12 +121,13 @@ class RestWorker:
                     run = github.document(path)
             self._heard(row, "workflow_run", {**run, "id": row.run, "run_attempt": row.attempt})
 
-    def _heard(self, about: Any, event: str, said: Mapping[str, Any]) -> None:
+    def _heard(self, about: Any, event: str, payload: Mapping[str, Any]) -> None:
         """Put what GitHub answered into the inbox, once for each status."""
-        name = f"{event}:{about.id}:{said['id']}:{said.get('run_attempt')}:{said.get('status')}"
+        attempt, status = payload.get("run_attempt"), payload.get("status")
+        name = f"{event}:{about.id}:{payload['id']}:{attempt}:{status}"
         document = {
             "action": "reconciled",
-            event: said,
+            event: payload,
             "repository": {"id": about.id, "full_name": about.full_name},
         }
         body = json.dumps(document).encode()
@@ -166,12 +167,12 @@ class RestWorker:
             rows = connection.execute(query.limit(100)).all()
         for row in rows:
             try:
-                said = github.document(f"actions/jobs/{row.id}")
+                payload = github.document(f"actions/jobs/{row.id}")
             except NotFound:
                 self.worker.write(lambda desk, row=row: _gone(desk, row))  # type: ignore[misc]
                 continue
-            if said.get("status") == "completed":
-                self._heard(about, "workflow_job", said)
+            if payload.get("status") == "completed":
+                self._heard(about, "workflow_job", payload)
 
     def _lost(self, github: GitHub, about: Row[Any], at: float) -> None:
         """List runs since the last time, and the jobs of those not known to have ended."""
@@ -184,9 +185,9 @@ class RestWorker:
             if known:
                 continue
             path = f"actions/runs/{run['id']}/jobs"
-            for said in _listed(github, path, "jobs", {"filter": "all"}):
-                if said.get("status") in ("in_progress", "completed"):
-                    self._heard(about, "workflow_job", said)
+            for payload in _listed(github, path, "jobs", {"filter": "all"}):
+                if payload.get("status") in ("in_progress", "completed"):
+                    self._heard(about, "workflow_job", payload)
 
     # Out -----------------------------------------------------------------------------------------
 

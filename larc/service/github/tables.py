@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-from larc.service.store.schema import Number, metadata
+from larc.service.store.schema import Number, metadata, partial_index
 
 repository = Table(
     "github_repository",
@@ -48,12 +48,11 @@ delivery = Table(
     Column("reason", Text, nullable=True),
     sqlite_autoincrement=True,
 )
-Index(
+partial_index(
     "github_delivery_waiting",
     delivery.c.shard,
     delivery.c.seq,
-    sqlite_where=sa.text("status = 'waiting'"),
-    postgresql_where=sa.text("status = 'waiting'"),
+    where=sa.text("status = 'waiting'"),
 )
 
 run = Table(
@@ -105,17 +104,15 @@ job = Table(
 Index("github_job_state", job.c.repository, job.c.state)
 Index("github_job_commit", job.c.repository, job.c.commit)
 Index("github_job_run", job.c.repository, job.c.run)
-Index(
+partial_index(
     "github_job_open",
     job.c.state,
-    sqlite_where=sa.text("state IN ('joining', 'held')"),
-    postgresql_where=sa.text("state IN ('joining', 'held')"),
+    where=sa.text("state IN ('joining', 'held')"),
 )
-Index(
+partial_index(
     "github_job_unanswered",
     job.c.repository,
-    sqlite_where=sa.text("NOT answered"),
-    postgresql_where=sa.text("NOT answered"),
+    where=sa.text("NOT answered"),
 )
 
 output = Table(
@@ -132,9 +129,8 @@ output = Table(
     Column("failures", Integer, nullable=False),
     Column("next_at", Float, nullable=False),
 )
-Index(
+partial_index(
     "github_output_due",
     output.c.next_at,
-    sqlite_where=sa.text("changed > shown"),
-    postgresql_where=sa.text("changed > shown"),
+    where=sa.text("changed > shown"),
 )

@@ -109,15 +109,23 @@ async def principal(
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
 ) -> Principal:
     """Return who asks, or refuse."""
-    here = context(request)
     if credentials is None:
         raise Problem("unauthorized", "give the header `Authorization: Bearer TOKEN`.")
-    text = credentials.credentials
-    who = here.door.known(text)
-    if who is None:
-        who = await to_thread.run_sync(here.door.admit, text)
+    return await counted(request, credentials.credentials)
+
+
+async def admitted(request: Request, text: str) -> Principal:
+    """Return whose token a text is, or refuse it."""
+    door = context(request).door
+    who = door.known(text)
+    return await to_thread.run_sync(door.admit, text) if who is None else who
+
+
+async def counted(request: Request, text: str) -> Principal:
+    """Return whose token a text is, refusing those who ask too often."""
+    who = await admitted(request, text)
     request.scope["larc.token"] = who.id
-    wait = here.buckets.wait(who.id)
+    wait = context(request).buckets.wait(who.id)
     if wait:
         raise Problem("too-many", "the token asks too often.", retry_after=wait)
     return who

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from sqlalchemy.engine import Connection, Row
 
 from larc.service.auth import new_token
 from larc.service.http.context import Context, Here, Who, described, refusals
+from larc.service.http.following import following
 from larc.service.http.questions import StreamName
 from larc.service.problems import Problem
 from larc.service.protocol import TokenAnswer, TokenBody, TokensAnswer
@@ -22,8 +22,8 @@ from larc.service.store.reading import event_answer, list_events, stream_row
 from larc.service.store.schema import stream as stream_table
 
 router = APIRouter(tags=["operations"])
-#: How often a log is looked at while somebody listens, and when a sign of life is sent, in seconds.
-_LOOK, _ALIVE = 0.2, 15.0
+#: How often a log is looked at while somebody listens, in seconds.
+_LOOK = 0.2
 
 
 @router.get("/healthz")
@@ -152,7 +152,7 @@ async def listen(
     return StreamingResponse(_events(here, who.id, number, first), media_type="text/event-stream")
 
 
-async def _events(here: Context, token: str, number: int, after: int) -> AsyncIterator[str]:
+def _events(here: Context, token: str, number: int, after: int) -> AsyncIterator[str]:
     whose = stream_table.c.id == number
 
     def applied(connection: Connection) -> list[Row[Any]]:
@@ -161,20 +161,14 @@ async def _events(here: Context, token: str, number: int, after: int) -> AsyncIt
         mark = connection.execute(sa.select(stream_table.c.applied_seq).where(whose)).scalar() or 0
         return [row for row in list_events(connection, number, after, 100) if row.seq <= mark]
 
-    here.listening[token] = here.listening.get(token, 0) + 1
-    silent = 0.0
-    try:
-        while not (here.closing or here.engine.stopping):
-            for row in await here.read(applied):
-                text = json.dumps(event_answer(row), separators=(",", ":"))
-                yield f"id: {row.seq}\nevent: {row.kind}\ndata: {text}\n\n"
-                after, silent = row.seq, 0.0
-            await asyncio.sleep(_LOOK)
-            silent += _LOOK
-            if silent >= _ALIVE:
-                silent = 0.0
-                yield ": alive\n\n"
-    finally:
-        here.listening[token] -= 1
-        if not here.listening[token]:
-            del here.listening[token]
+    async def look() -> list[str]:
+        nonlocal after
+        rows = await here.read(applied)
+        after = rows[-1].seq if rows else after
+        return [
+            f"id: {row.seq}\nevent: {row.kind}\ndata: "
+            f"{json.dumps(event_answer(row), separators=(',', ':'))}\n\n"
+            for row in rows
+        ]
+
+    return following(here, token, look, _LOOK)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -60,16 +59,28 @@ def list_streams(
     connection: Connection, globs: Sequence[str], after: str, limit: int
 ) -> list[Row[Any]]:
     """Return streams that match some globs, in the order of their names."""
-    kept: list[Row[Any]] = []
-    while len(kept) < limit:
-        page = connection.execute(
-            sa.select(stream).where(stream.c.name > after).order_by(stream.c.name).limit(500)
-        ).all()
-        kept += [r for r in page if any(fnmatch.fnmatchcase(r.name, glob) for glob in globs)]
-        if len(page) < 500:
-            break
-        after = page[-1].name
-    return kept[:limit]
+    query = (
+        sa.select(stream)
+        .where(stream.c.name > after, matching(globs, connection.dialect.name))
+        .order_by(stream.c.name)
+        .limit(limit)
+    )
+    return list(connection.execute(query).all())
+
+
+def matching(globs: Sequence[str], dialect: str) -> sa.ColumnElement[bool]:
+    """Return the condition of the streams that match some globs, which have ``*`` and ``?``."""
+    if "*" in globs:
+        return sa.true()
+    if dialect == "sqlite":  # its LIKE does not tell A from a
+        return sa.or_(sa.false(), *(stream.c.name.op("GLOB")(glob) for glob in globs))
+    return sa.or_(sa.false(), *(stream.c.name.like(_like(glob), escape="/") for glob in globs))
+
+
+def _like(glob: str) -> str:
+    for before, after in (("/", "//"), ("%", "/%"), ("_", "/_"), ("*", "%"), ("?", "_")):
+        glob = glob.replace(before, after)
+    return glob
 
 
 def list_events(connection: Connection, number: int, after: int, limit: int) -> list[Row[Any]]:

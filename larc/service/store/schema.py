@@ -7,6 +7,8 @@ The log (`event`) has one row for everything that was ever asked of a stream, nu
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
@@ -40,6 +42,14 @@ template = Table(
     Column("created_at", Float, nullable=False),
 )
 
+
+def partial_index(
+    name: str, *columns: Column[Any], where: sa.ColumnElement[bool] | sa.TextClause
+) -> None:
+    """Index the rows of a table that satisfy a condition, on both databases."""
+    Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
+
 stream = Table(
     "stream",
     metadata,
@@ -63,11 +73,10 @@ stream = Table(
     sqlite_autoincrement=True,  # the number of a stream that was deleted is never given again
 )
 # Streams with something left to do: what a worker looks for when it starts or takes over.
-Index(
+partial_index(
     "stream_behind",
     stream.c.shard,
-    sqlite_where=stream.c.applied_seq < stream.c.last_seq,
-    postgresql_where=stream.c.applied_seq < stream.c.last_seq,
+    where=stream.c.applied_seq < stream.c.last_seq,
 )
 
 event = Table(
@@ -89,11 +98,10 @@ event = Table(
     UniqueConstraint("stream", "kind", "key", name="event_once"),
 )
 # What may expire, by when: of the others, however many there are, none is looked at.
-Index(
+partial_index(
     "event_expiring",
     event.c.expires_at,
-    sqlite_where=sa.text("status = 'awaited' AND expires_at IS NOT NULL"),
-    postgresql_where=sa.text("status = 'awaited' AND expires_at IS NOT NULL"),
+    where=sa.text("status = 'awaited' AND expires_at IS NOT NULL"),
 )
 
 answer = Table(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from larc.domains.ci import Job
 from larc.domains.ci.prompter import recorded_job
 from larc.domains.ci.strategies import TRAINED
 from larc.learner import Learner
@@ -17,7 +15,7 @@ from larc.state import SlowState
 from larc.stream.question import Recorded
 from larc.stream.strategies import Strategy
 from larc.studies.ci.prompts import causal_prompts
-from larc.studies.ci.units import LEVELS, VIEWS, JobUnit, audit_name
+from larc.studies.ci.units import LEVELS, VIEWS, AuditUnit, JobUnit, audit_name
 from larc.studies.fitting import fit_trainer
 from larc.studies.replay import PredictionTable, SessionPlayer, ordered, replay
 from larc.substrate import Substrate
@@ -80,19 +78,13 @@ class ThroughFit(JobUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThroughAudit(JobUnit):
+class ThroughAudit(AuditUnit):
     """The same from a state trained through the training window, in a session of its own.
 
     So what the paper's strategies say does not depend on whether these are asked for.
     """
 
-    audit: Sequence[Job]
     through: bytes
-
-    @property
-    def repository(self) -> str:
-        """The repository whose jobs are predicted."""
-        return self.audit[0].repository
 
     @property
     def name(self) -> str:

@@ -203,17 +203,23 @@ class HistoryPlayer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit(JobUnit):
-    """The replay of one repository's audit window with one seed."""
+class AuditUnit(JobUnit):
+    """What the replays of one repository's audit window share: its jobs."""
 
     audit: Sequence[Job]
-    fitted: bytes
-    history: bytes
 
     @property
     def repository(self) -> str:
         """The repository whose jobs are predicted."""
         return self.audit[0].repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(AuditUnit):
+    """The replay of one repository's audit window with one seed."""
+
+    fitted: bytes
+    history: bytes
 
     @property
     def name(self) -> str:
