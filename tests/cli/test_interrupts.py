@@ -88,6 +88,19 @@ def test_an_adapter(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+def test_an_interrupt_within_an_exec_ends_with_the_same_code(tmp_path):
+    """As when a dataclass is being imported: CPython then would end `-m` by the signal."""
+    (tmp_path / "peft").mkdir()
+    pressed = "import signal\nexec('signal.raise_signal(signal.SIGINT)')\n"
+    (tmp_path / "peft/__init__.py").write_text(pressed)
+    path = f"{tmp_path}{os.pathsep}{Path(larc.__file__).parents[1]}"
+    command = ("adapter", "--substrate", "tiny", "--out", "a")
+    process = started(command, tmp_path, PYTHONPATH=path)
+    _, told = process.communicate(timeout=600)
+    assert told.splitlines()[-1].startswith("larc: interrupted; nothing was kept")
+    assert process.returncode == 130
+
+
 @pytest.fixture
 def silent_server():
     """An address that takes connections and never answers; gives it, and what says if it did."""
