@@ -307,6 +307,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("demo", "--substrate", "nowhere", "--state", "/nowhere", "--rule", "sgd:1"),
     ("serve", "--data", "/dev/null", "--substrate", "nowhere", "--state", "/nowhere"),
     ("serve", "--data", "/dev/null", "--substrate", "tiny", "--port", "0", "--threads", "1"),
+    ("serve", "retrain", "--data", "/dev/null", "--name", "night", "--until", "9"),
     ("fetch", "nowhere", "--from", "/nowhere"),
     ("completion", "bash"),
 )
@@ -317,7 +318,7 @@ def commands() -> dict[tuple[str, ...], list[str]]:
 
     def walk(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> None:
         below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-        if not below:
+        if not below or parser.get_default("perform"):  # a command may have parts besides
             options = (action.option_strings for action in parser._actions)
             known[words] = [names[-1] for names in options if names]
         for action in below:

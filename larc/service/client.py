@@ -50,6 +50,15 @@ class Reply(dict[str, Any]):
             raise AttributeError(f"the answer has no {name!r}; it has {', '.join(self)}") from None
 
 
+def _worth_another(response: httpx.Response) -> bool:
+    """Whether the same request may be answered later; Ray's proxy answers 500 for a dead replica.
+
+    The service's own 500 is a problem of that request.
+    """
+    problem = response.headers.get("content-type", "").startswith("application/problem+json")
+    return response.status_code in _AGAIN or (response.status_code == 500 and not problem)
+
+
 @dataclass(frozen=True)
 class _Call:
     method: str
@@ -271,7 +280,7 @@ class Client:
             response = None
             try:
                 response = self._http.request(**request)
-                if response.status_code not in _AGAIN:
+                if not _worth_another(response):
                     return _read(response)
             except httpx.TransportError:
                 pass  # nobody knows whether it arrived: that is what keys are for
@@ -376,7 +385,7 @@ class AsyncClient:
             response = None
             try:
                 response = await self._http.request(**request)
-                if response.status_code not in _AGAIN:
+                if not _worth_another(response):
                     return _read(response)
             except httpx.TransportError:
                 pass  # nobody knows whether it arrived: that is what keys are for

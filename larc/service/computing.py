@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from larc.errors import LarcError
-from larc.scoring import Limits
+from larc.questions import Limits
 from larc.service.live import Asked, Live
 from larc.stream.controller import Answer
 from larc.stream.plans import compute

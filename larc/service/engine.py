@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Collection, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -27,6 +28,7 @@ from larc.service.replaying import relearn
 from larc.service.rounds import LONG, play, refusal
 from larc.service.store.database import EVENTS, Database
 from larc.service.store.log import Command, Taken, take
+from larc.service.store.offers import offered
 from larc.service.store.reading import any_running, expired, outcomes_of
 from larc.service.store.results import (
     Step,
@@ -58,12 +60,15 @@ class EngineSettings:
         How long another process waits before it takes over the shards of one that died.
     queue
         The most events waiting, beyond which requests are told to come later.
+    owns
+        Whether it owns streams; otherwise it only takes in what other processes let take effect.
     """
 
     live: int = 1000
     together: int = 128
     lease_s: float = 5.0
     queue: int = 10_000
+    owns: bool = True
 
 
 Job = Generator[None, None, Any]
@@ -91,7 +96,7 @@ class Engine:
         settings: EngineSettings | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        self.database, self.models = database, models
+        self.database, self.models = database, models.with_offers(partial(offered, database))
         self.settings = settings or EngineSettings()
         self.metrics = metrics or Metrics()
         self.worker = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
@@ -115,11 +120,14 @@ class Engine:
 
     def start(self) -> None:
         """Take shards, go on with what was left, and begin."""
-        self.leases.renew()
-        self._look()
-        self._adopt()
+        if not (self.settings.owns or self.database.shared):
+            raise LarcError("nobody else is at SQLite; give a PostgreSQL to share.")
+        if self.settings.owns:
+            self.leases.renew()
+            self._look()
+            self._adopt()
         if self.database.shared:
-            self._listener = Listener(self.database, self.wake, self._resolve)
+            self._listener = Listener(self.database, self._heard, self._resolve)
         self._compute.start()
         self._clock.start()
 
@@ -153,13 +161,19 @@ class Engine:
 
     def _taken(self, future: Future[Taken]) -> None:
         if not future.cancelled() and future.exception() is None:
-            self.wake([future.result().stream])
+            self._heard([(future.result().stream, future.result().shard)])
+
+    def _heard(self, told: Collection[tuple[int, int | None]]) -> None:
+        """Look after those of some streams whose shards are this process's."""
+        shards = self.leases.current()
+        self.wake([number for number, shard in told if shard is None or shard in shards])
 
     def wake(self, streams: Collection[int]) -> None:
         """Say that streams have something to do."""
-        with self._changed:
-            self._woken.update(dict.fromkeys(streams))
-            self._changed.notify_all()
+        if streams and self.settings.owns:
+            with self._changed:
+                self._woken.update(dict.fromkeys(streams))
+                self._changed.notify_all()
 
     def run(self, job: Job) -> Future[Any]:
         """Run a job in the compute thread, a step at a time between the rounds."""
@@ -174,7 +188,8 @@ class Engine:
 
     def evaluate(self, stream: str, wish: EvaluationBody) -> Future[str]:
         """Begin an evaluation; its id is there once it is written down."""
-        begun = self.writer.submit(lambda c: begin_evaluation(c, self.worker, stream, wish))
+        me = self.worker if self.settings.owns else None
+        begun = self.writer.submit(lambda c: begin_evaluation(c, me, stream, wish))
         number: Future[str] = Future()
 
         def committed(done: Future[Running]) -> None:
@@ -182,7 +197,8 @@ class Engine:
             if error is not None:
                 number.set_exception(error)
             else:
-                self._begin(done.result())
+                if self.settings.owns:
+                    self._begin(done.result())
                 number.set_result(done.result().id)
 
         begun.add_done_callback(committed)
@@ -361,13 +377,16 @@ class Engine:
         renewed = time.monotonic()
         while not self._stopping.wait(min(1.0, self.settings.lease_s / 3)):
             try:
-                if time.monotonic() - renewed >= self.settings.lease_s / 3:
+                owns = self.settings.owns
+                if owns and time.monotonic() - renewed >= self.settings.lease_s / 3:
                     self.leases.renew()
                     self._adopt()
                     renewed = time.monotonic()
-                self._look()
+                if owns:
+                    self._look()
                 self._resolve(self.waiters.open())
-                self._expire()
+                if owns:
+                    self._expire()
             except Exception as error:
                 LOG.warning("the database does not answer: %s", type(error).__name__)
 
@@ -403,5 +422,5 @@ class Engine:
 
 def _announce(connection: Connection, results: list[Any]) -> None:
     """Tell other processes about new events, in the transaction that makes them."""
-    new = {one.stream for one in results if isinstance(one, Taken) and one.new}
-    notify(connection, EVENTS, [str(number) for number in sorted(new)])
+    new = {(one.stream, one.shard) for one in results if isinstance(one, Taken) and one.new}
+    notify(connection, EVENTS, [f"{number}:{shard}" for number, shard in sorted(new)])

@@ -17,7 +17,7 @@ from larc.evaluation.bootstrap import bootstrap_intervals
 from larc.service.identifiers import new_id
 from larc.service.live import asked
 from larc.service.problems import Problem
-from larc.service.protocol import EvaluationBody, loss_of
+from larc.service.protocol import EvaluationBody, TemplateSpec, loss_of
 from larc.service.store.database import Database, now
 from larc.service.store.log import label_of
 from larc.service.store.reading import history, stream_row
@@ -50,23 +50,26 @@ class Running:
     wish: EvaluationBody
     attempt: int = 1
 
-    def body(self, worker: str) -> str:
+    def body(self, worker: str | None) -> str:
         """Return what is kept of it while it runs, so that another worker can begin it again."""
         about = {"wish": self.wish.model_dump(), "worker": worker, "attempt": self.attempt}
         return json.dumps(about)
 
 
 def begin_evaluation(
-    connection: Connection, worker: str, name: str, wish: EvaluationBody
+    connection: Connection, worker: str | None, name: str, wish: EvaluationBody
 ) -> Running:
-    """Write down that a worker runs an evaluation; returns it, to be run once that is committed."""
+    """Write down that a worker runs an evaluation; returns it, to be run once that is committed.
+
+    Without a worker, the first that looks takes it over.
+    """
     row = stream_row(connection, name)
     of_it = sa.select(sa.func.count()).where(
         evaluation.c.stream == row.id, evaluation.c.status == "running"
     )
     if connection.execute(of_it).scalar_one() >= MOST:
         raise Problem("too-many", f"{MOST} evaluations of the stream run.", retry_after=5.0)
-    begun = Running(new_id(), row, wish)
+    begun = Running(new_id(), row, wish, attempt=0 if worker is None else 1)
     connection.execute(
         sa.insert(evaluation).values(
             id=begun.id,
@@ -152,12 +155,31 @@ def replay(
     """Replay questions and labels in the order of the log, and compare the strategies' losses."""
     template, start = models.checked(row.spec)
     session = Session(models.learner(start, template.rule), STRATEGIES, seed=wish.seed)
-    policies: dict[str, dict[str, list[float]]] = {}
-    early: dict[str, Row[Any]] = {}
-    losses: list[list[float]] = []
     with database.reading() as connection:
         events = list(history(connection, row.id, 0, row.applied_seq))
+    losses: list[list[float]] = []
+    for label, of_it in replayed(session, template, events):
+        if label is not None:
+            losses.append(of_it)
+        yield
+    return summary(losses, wish)
+
+
+def replayed(
+    session: Session, template: TemplateSpec, events: Sequence[Row[Any]]
+) -> Generator[tuple[Row[Any] | None, list[float]], None, None]:
+    """Put events of a log to a session; yields each label with the strategies' losses under it.
+
+    Events that judge nobody yield nothing but a pause. A label that was corrected since is learned
+    as it came, and judges as it is right.
+    """
+    corrections = (e for e in events if (e.kind, e.status) == ("correction", "applied"))
+    right = {one["question"]: one for one in (json.loads(e.body) for e in corrections)}
+    policies: dict[str, dict[str, list[float]]] = {}
+    early: dict[str, Row[Any]] = {}
+    names = [one.name for one in session.strategies]
     for event in events:
+        judged: tuple[Row[Any] | None, list[float]] = (None, [])
         if event.kind == "question" and event.status in ("awaited", "labelled"):
             one = asked(event, template)
             answers = session.ask([one.question])
@@ -173,12 +195,13 @@ def replay(
                 if event.status == "applied":
                     early[event.key] = event
                 continue
-            value = label_of(json.loads(event.body), session.pending[event.key].question)
+            question = session.pending[event.key].question
+            value = label_of(body := json.loads(event.body), question)
+            final = label_of(right.get(event.key, body), question)
             answered = policies.pop(event.key)
-            losses.append([loss_of(answered[one.name], value) for one in STRATEGIES])
+            judged = (event, [loss_of(answered[name], final) for name in names])
             session.learn({event.key: value})
-        yield
-    return summary(losses, wish)
+        yield judged
 
 
 def summary(losses: Sequence[Sequence[float]], wish: EvaluationBody) -> dict[str, Any]:
@@ -198,22 +221,27 @@ def summary(losses: Sequence[Sequence[float]], wish: EvaluationBody) -> dict[str
     table = np.array(losses)
     reset = names.index("reset")
     gains = table[:, [reset]] - table
-    blocks = min(20, len(table))
-    means = np.array([part.mean(axis=0) for part in np.array_split(gains, blocks)])
-    intervals = bootstrap_intervals(
-        means, ["log"] * blocks, seed=wish.seed, resamples=wish.draws, level=_LEVEL
-    )
+    shown = intervals(gains, seed=wish.seed, draws=wish.draws)
     return {
         "labels": len(table),
         "losses": dict(zip(names, table.mean(axis=0).tolist(), strict=True)),
         "gains": {
-            name: {
-                "estimate": float(intervals.estimate[number]),
-                "lower": float(intervals.lower[number]),
-                "upper": float(intervals.upper[number]),
-                "level": _LEVEL,
-            }
-            for number, name in enumerate(names)
-            if name != "reset"
+            name: interval for name, interval in zip(names, shown, strict=True) if name != "reset"
         },
     }
+
+
+def intervals(gains: Any, *, seed: int, draws: int) -> list[dict[str, float]]:
+    """Return the mean of each column of gains with an interval, from blocks of neighbours."""
+    blocks = min(20, len(gains))
+    means = np.array([part.mean(axis=0) for part in np.array_split(gains, blocks)])
+    drawn = bootstrap_intervals(means, ["log"] * blocks, seed=seed, resamples=draws, level=_LEVEL)
+    return [
+        {
+            "estimate": float(drawn.estimate[number]),
+            "lower": float(drawn.lower[number]),
+            "upper": float(drawn.upper[number]),
+            "level": _LEVEL,
+        }
+        for number in range(gains.shape[1])
+    ]

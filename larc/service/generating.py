@@ -63,12 +63,13 @@ class Token:
 def view(models: Models, connection: Connection, name: str, version: int | None) -> View:
     """Return a stream's state: of a version that was kept, or as it is now."""
     row = stream_row(connection, name)
-    content = load_state(connection, row.id)
+    content, spec = load_state(connection, row.id), row.spec
     if version is not None and version != row.version:
-        content = load_snapshot(connection, row.id, version)
-        if content is None and version:
+        kept = load_snapshot(connection, row.id, version)
+        if kept is None and version:
             raise Problem("not-found", f"there is no snapshot of version {version}.")
-    live = revive(models, row, content)
+        content, spec = (None, spec) if kept is None else (kept.body, kept.spec)
+    live = revive(models, row, content, spec)
     session = live.controller.session
     learning = [one.name for one in session.strategies if one.learns and not one.sham]
     chosen = next(iter([*learning, *session.episodes]))

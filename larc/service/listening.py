@@ -20,7 +20,7 @@ class Listener:
     database
         A PostgreSQL.
     events
-        Called with numbers of streams that have new events.
+        Called with streams that have new events: the number of each, and its shard where told.
     done
         Called with pairs of stream and event number.
     """
@@ -28,7 +28,7 @@ class Listener:
     def __init__(
         self,
         database: Database,
-        events: Callable[[list[int]], None],
+        events: Callable[[list[tuple[int, int | None]]], None],
         done: Callable[[list[tuple[int, int]]], None],
     ) -> None:
         self.database, self._events, self._done = database, events, done
@@ -66,7 +66,8 @@ class Listener:
 
     def _heard(self, channel: str, payload: str) -> None:
         if channel == EVENTS:
-            self._events([int(number) for number in payload.split()])
+            told = (word.partition(":") for word in payload.split())
+            self._events([(int(n), int(shard) if shard else None) for n, _, shard in told])
         else:
             pairs = (word.split(":") for word in payload.split())
             self._done([(int(stream), int(seq)) for stream, seq in pairs])

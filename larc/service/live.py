@@ -26,8 +26,8 @@ class Live:
     ----------
     number, name, shard
         Whose it is.
-    template, start
-        What it was made from.
+    spec, template, start
+        What it was made from, or has been moved to since.
     controller
         What it has learned, and what is awaited.
     applied
@@ -39,6 +39,7 @@ class Live:
     number: int
     name: str
     shard: int
+    spec: str
     template: TemplateSpec
     start: Start
     controller: Controller
@@ -134,9 +135,9 @@ def asked(event: Row[Any], template: TemplateSpec) -> Asked:
     return Asked(event, as_question(event.key, body), experts, body.get("context", ""))
 
 
-def revive(models: Models, row: Row[Any], body: bytes | None) -> Live:
-    """Return a stream as it was committed last."""
-    template, start = models.checked(row.spec)
+def revive(models: Models, row: Row[Any], body: bytes | None, spec: str = "") -> Live:
+    """Return a stream as it was committed last; or, with its spec then, as it was earlier."""
+    template, start = models.checked(spec or row.spec)
     controller = models.controller(template, start, row.id)
     if body is not None:
         try:
@@ -148,6 +149,7 @@ def revive(models: Models, row: Row[Any], body: bytes | None) -> Live:
         row.id,
         row.name,
         row.shard,
+        spec or row.spec,
         template,
         start,
         controller,

@@ -315,6 +315,7 @@ class StreamAnswer(BaseModel):
     risks: dict[str, Loss]
     weights: dict[str, float]
     bound: float | None
+    slow: str
     created_at: float
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +13,9 @@ from sqlalchemy.engine import Row
 
 from larc.domains.ci.seeding import seed
 from larc.errors import LarcError
+from larc.io.hashes import hash_json
 from larc.service.computing import ask_all, learn_all
+from larc.service.lineage import Lineage, lineage
 from larc.service.live import Live, asked
 from larc.service.problems import Problem
 from larc.service.store.database import Database
@@ -29,45 +32,68 @@ def relearn(
     models: Models, database: Database, live: Live, wish: Row[Any]
 ) -> Generator[None, None, Step]:
     """Let a rollback or a correction take effect; yields now and then, as others have to work."""
-    body = json.loads(wish.body)
+    body, before = json.loads(wish.body), live.spec
     step = Step(live.number, live.shard, live.applied, wish.seq)
     about: dict[str, Any] = {}
     if wish.kind == "rollback":
         yield from _rollback(models, database, live, wish, body["version"], replay=body["replay"])
         live.version = wish.seq
+    elif wish.kind == "move":
+        # Its state until now is kept: a rollback to it brings the slow state back, too.
+        step.snapshots.append((live.version, f"before {body['slow_state']}", live.body(), before))
+        spec = models.moved(before, body["slow_state"], body["digest"])
+        past = _past(database, live, wish)
+        yield from _rollback(models, database, live, wish, 0, replay=True, spec=spec, past=past)
+        live.version = wish.seq
     else:
         _correct_ledger(database, live, wish, body)
         if body["relearn"]:
-            start = _snapshot_before(database, live.number, _seq_of_label(database, live, body))
-            yield from _rollback(models, database, live, wish, start, replay=True)
+            past = _past(database, live, wish)
+            start = _snapshot_before(database, live, _seq_of_label(database, live, body), past)
+            # It is learned now, whatever was taken back of it before.
+            past = replace(past, again=past.again | {body["question"]})
+            yield from _rollback(models, database, live, wish, start, replay=True, past=past)
             live.version = wish.seq
     about["state_version"] = live.version
     live.applied = wish.seq
     step.outcomes.append(Outcome(wish.seq, wish.kind, wish.key, "applied", answer=about))
     step.values = live.values()
+    if live.spec != before:
+        step.values |= {"spec": live.spec, "digest": hash_json(json.loads(live.spec))}
     step.body = live.body()
     return step
 
 
 def _rollback(
-    models: Models, database: Database, live: Live, wish: Row[Any], version: int, *, replay: bool
+    models: Models,
+    database: Database,
+    live: Live,
+    wish: Row[Any],
+    version: int,
+    *,
+    replay: bool,
+    spec: str = "",
+    past: Lineage | None = None,
 ) -> Generator[None, None, None]:
-    """Go back to a version, and either learn again what came after, or only await it."""
-    controller = models.controller(live.template, live.start, live.number)
-    seq = 0
+    """Go back to a version, and either learn again what came after, or only await it.
+
+    What is no part of a past that is given is not learned again.
+    """
+    seq, content, spec, past = 0, None, spec or live.spec, past or Lineage()
     with database.reading() as connection:
         if version:
-            content = load_snapshot(connection, live.number, version)
-            if content is None:
+            kept = load_snapshot(connection, live.number, version)
+            if kept is None:
                 raise Problem("not-found", f"there is no snapshot of version {version}.")
+            seq, spec, content = kept.seq, kept.spec, kept.body
+        template, start = models.checked(spec)
+        controller = models.controller(template, start, live.number)
+        if content is not None:
             controller.from_bytes(content)
-            kept = sa.select(snapshot.c.seq).where(
-                snapshot.c.stream == live.number, snapshot.c.version == version
-            )
-            seq = connection.execute(kept).scalar_one()
         awaited = set(live.controller.session.pending)
         corrected = _corrections(connection, live.number, wish)
-        gone = Live(**{**live.__dict__, "controller": controller})
+        moved = {"spec": spec, "template": template, "start": start, "controller": controller}
+        gone = Live(**{**live.__dict__, **moved})
         early: dict[str, Row[Any]] = {}
         for row, further in _batches(history(connection, live.number, seq, wish.seq - 1), gone):
             if row.kind == "question" and row.status in (
@@ -77,24 +103,36 @@ def _rollback(
                 "expired",
             ):
                 if replay:
-                    _check(ask_all([(gone, [asked(row, live.template)])])[0][0])
+                    _check(ask_all([(gone, [asked(row, template)])])[0][0])
                     if row.key in early:  # known before its question: learned, and nobody judged
-                        controller.forecaster.drop([row.key])
-                        _learn(gone, [early.pop(row.key)], corrected)
+                        label = early.pop(row.key)
+                        if past.learned(row.seq, row.key):
+                            controller.forecaster.drop([row.key])
+                            _learn(gone, [label], corrected)
+                        else:
+                            controller.drop([row.key])
                 elif row.key in awaited:
                     controller.session.hold([as_question(row.key, json.loads(row.body))])
             elif row.kind == "history":
-                if row.status == "applied" and replay:
+                if row.status == "applied" and replay and past.learned(row.seq, row.key):
                     seed(controller, json.loads(row.body)["events"])
             elif row.key not in controller.session.pending:
                 if row.kind == "label" and row.status == "applied":
                     early[row.key] = row
                 continue
             elif row.kind == "label" and row.status == "applied" and replay:
-                _learn(gone, [row, *further], corrected)
+                learned = []
+                for one in (row, *further):
+                    if past.learned(one.seq, one.key):
+                        learned.append(one)
+                    else:
+                        controller.drop([one.key])
+                if learned:
+                    _learn(gone, learned, corrected)
             elif row.kind in ("label", "drop", "expiry"):
                 controller.drop([row.key])
             yield
+    live.spec, live.template, live.start = spec, template, start
     live.controller = controller
 
 
@@ -188,13 +226,21 @@ def _seq_of_label(database: Database, live: Live, body: Mapping[str, Any]) -> in
         return int(connection.execute(query).scalar_one())
 
 
-def _snapshot_before(database: Database, number: int, seq: int) -> int:
-    """Return the last version that was kept before an event; 0 is the beginning."""
+def _past(database: Database, live: Live, wish: Row[Any]) -> Lineage:
     with database.reading() as connection:
-        query = sa.select(sa.func.max(snapshot.c.version)).where(
-            snapshot.c.stream == number, snapshot.c.seq < seq
+        return lineage(history(connection, live.number, 0, wish.seq - 1))
+
+
+def _snapshot_before(database: Database, live: Live, seq: int, past: Lineage) -> int:
+    """Return the last version of this past that was kept before an event; 0 is the beginning."""
+    with database.reading() as connection:
+        query = sa.select(snapshot.c.version).where(
+            snapshot.c.stream == live.number,
+            snapshot.c.seq < seq,
+            snapshot.c.spec == live.spec,
         )
-        return int(connection.execute(query).scalar() or 0)
+        kept = connection.execute(query).scalars()
+        return max((int(version) for version in kept if past.holds(int(version))), default=0)
 
 
 def _check(result: Any) -> None:

@@ -23,7 +23,7 @@ from larc.service.store.results import Outcome, Step, Work
 from larc.stream.session import SessionFull
 
 #: Events that take a replay of the log, and so more than one round.
-LONG = ("rollback", "correction")
+LONG = ("rollback", "correction", "move")
 
 
 def play(pairs: Sequence[tuple[Live, Work]]) -> list[Step]:
@@ -199,7 +199,7 @@ def _mode(live: Live, step: Step, event: Row[Any]) -> None:
 
 def _snapshot(live: Live, step: Step, event: Row[Any]) -> None:
     label = json.loads(event.body)["label"]
-    step.snapshots.append((live.version, label, live.body()))
+    step.snapshots.append((live.version, label, live.body(), live.spec))
     about = {"version": live.version, "seq": event.seq, "label": label}
     step.outcomes.append(Outcome(event.seq, "snapshot", event.key, "applied", answer=about))
 

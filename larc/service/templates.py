@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -17,8 +17,8 @@ from larc.domains.ci.strategies import TRAINED
 from larc.errors import LarcError
 from larc.learner import Learner
 from larc.plugins import is_object_name
+from larc.questions import Limits
 from larc.rules import UpdateRule, parse_rule
-from larc.scoring import Limits
 from larc.service.problems import Problem
 from larc.service.protocol import StrategySpec, TemplateSpec
 from larc.state import SlowState
@@ -31,6 +31,7 @@ from larc.stream.strategies import Strategy
 from larc.substrate.frozen import Substrate
 
 MIXTURE = "mixture"
+Offers = Callable[[str], tuple[str, SlowState] | None]
 #: The most tokens of a job's prompt: it shows two earlier cases, and names have any length.
 JOB_TOKENS = 1024
 #: Templates that are always there.
@@ -85,6 +86,8 @@ class Models:
         Each model with each of its slow states; the first is for templates that name none.
     rule
         The update rule of streams whose template names none; the slow state's if empty.
+    offers
+        Returns the name and slow state of a digest, of those that were offered since.
 
     Examples
     --------
@@ -96,8 +99,11 @@ class Models:
     <Controller of <Session of keep, reset: 0 events, ...>: 0 labels judged, ...>
     """
 
-    def __init__(self, starts: Sequence[Start], rule: str = "") -> None:
-        self.starts, self.rule = tuple(starts), rule
+    def __init__(
+        self, starts: Sequence[Start], rule: str = "", offers: Offers | None = None
+    ) -> None:
+        self.starts, self.rule, self._offers = tuple(starts), rule, offers
+        self._moved: dict[str, Start] = {}
         # The service's log tells labels that come again; a session need not remember any.
         self.limits = SessionLimits(labelled=0)
 
@@ -174,14 +180,35 @@ class Models:
         By digest and not by name: it is refused where the service has another state by that name.
         """
         kept = json.loads(spec)
-        digests = kept.pop("slow", ""), kept.pop("substrate", "")
-        for one in self.starts:
-            if (one.slow.digest, one.slow.substrate) == digests:
-                return TemplateSpec(**kept), one
+        start = self.known(kept.pop("slow", ""), kept.pop("substrate", ""))
+        if start is not None:
+            return TemplateSpec(**kept), start
         raise Problem(
             "damaged",
             "it was made with another model or slow state; start the service with it.",
         )
+
+    def known(self, slow: str, substrate: str) -> Start | None:
+        """Return the start of a slow state: one the service was started with, or one offered."""
+        for one in (*self.starts, *self._moved.copy().values()):
+            if (one.slow.digest, one.slow.substrate) == (slow, substrate):
+                return one
+        bases = [one.substrate for one in self.starts if one.slow.substrate == substrate]
+        given = self._offers(slow) if bases and self._offers is not None else None
+        if given is None:
+            return None
+        name, state = given
+        state.check_fits(bases[0])
+        self._moved[slow] = Start(bases[0], state.to(bases[0].device), bases[0].name, name)
+        return self._moved[slow]
+
+    def with_offers(self, offers: Offers) -> Models:
+        """Return the same models, with slow states that are offered while the service runs."""
+        return Models(self.starts, self.rule, offers)
+
+    def moved(self, spec: str, name: str, digest: str) -> str:
+        """Return a stream's spec with another slow state of the same model."""
+        return json.dumps({**json.loads(spec), "slow": digest, "slow_state": name}, sort_keys=True)
 
 
 def _experts(template: TemplateSpec) -> list[Expert]:

@@ -52,11 +52,10 @@ def models(tiny):
 class Server:
     """A server in this process, and a client that may do everything."""
 
-    def __init__(self, address, token, stop=None):
+    def __init__(self, address, token, stop=None, transport=None):
         self.address, self.token, self.stop = address, token, stop
-        self.http = httpx.Client(
-            base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60
-        )
+        headers = {"Authorization": f"Bearer {token}"}
+        self.http = httpx.Client(base_url=address, headers=headers, timeout=60, transport=transport)
 
     def token_for(self, scopes, streams):
         body = {"scopes": scopes, "streams": streams}

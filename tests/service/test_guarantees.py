@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from larc.service.store.database import open_database
 from larc.service.store.leases import claim
 from larc.service.store.log import Command
 from larc.service.store.results import Step, commit
-from larc.service.store.schema import event, stream
+from larc.service.store.schema import SHARDS, event, stream
 from tests.service.conftest import CRASHING, options, until
 
 POINTS = ["take:2", "taken:3", "taken:6", "played:2", "played:4", "commit:3", "committed:4"]
@@ -171,6 +172,37 @@ def test_a_stale_worker_cannot_write(two_owners, models):
         assert connection.execute(sa.select(stream.c.applied_seq)).scalar_one() == 0
     with two_owners.writing() as connection:
         assert commit(connection, [step], new, "new", "") == []
+
+
+def test_a_worker_that_stops_within_a_transaction_holds_nobody_up(postgres):
+    """The rows that it had locked are free again, once the database has lost its patience."""
+    address = postgres.new()
+    stopped, other = open_database(address), open_database(address)
+    try:
+        with stopped.writer.connect() as connection:
+            claim(connection, "stopped", 10.0, all_of_them=False)  # and no word any more
+            with other.writing() as second:
+                assert len(claim(second, "other", 10.0, all_of_them=False)) == SHARDS
+            with pytest.raises(sa.exc.DBAPIError):
+                connection.execute(sa.text("select 1"))
+            connection.invalidate()
+    finally:
+        stopped.close()
+        other.close()
+
+
+def test_options_of_the_address_hold_for_all_connections(postgres):
+    """Whoever reads looks where the others write."""
+    address = postgres.new()
+    with closing(open_database(address)) as first, first.writing() as connection:
+        connection.execute(sa.text("create schema mine"))
+    with closing(open_database(f"{address}?options=-csearch_path%3Dmine")) as opened:
+        for engine in (opened.writer, opened.reader):
+            with engine.connect() as connection:
+                assert connection.execute(sa.text("show search_path")).scalar_one() == "mine"
+        with opened.writing() as connection:
+            patience = sa.text("show idle_in_transaction_session_timeout")
+            assert connection.execute(patience).scalar_one() == "5s"
 
 
 def test_a_paused_worker_comes_back_to_nothing(processes, postgres):

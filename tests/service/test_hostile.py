@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import time
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -118,6 +119,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "DELETE /v1/tokens/{token}": {},
     "GET /v1/audit": {},
     "GET /v1/models": {},
+    "GET /v1/states": {},
     "POST /v1/completions": {"body": {"model": "larc:s", "prompt": "x", "max_tokens": 1}},
     "POST /v1/chat/completions": {
         "body": {"model": "larc:s", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
@@ -129,9 +131,13 @@ RIGHT: dict[str, dict[str, Any]] = {
     "GET /v1/github/repositories": {},
     "GET /v1/github/repositories/{owner}/{name}": {},
 }
-# These answer no request that is right by its description alone: events that do not end, and
-# deliveries, which are signed.
-APART = {"GET /v1/streams/{stream}/events/stream", "POST /v1/github/webhook/{hook}"}
+# These answer no request that is right by its description alone: events that do not end,
+# deliveries, which are signed, and moves to a state that has to be offered first.
+APART = {
+    "GET /v1/streams/{stream}/events/stream",
+    "POST /v1/github/webhook/{hook}",
+    "POST /v1/streams/{stream}/move",
+}
 
 
 def test_every_route_answers_as_described(sqlite_server):
@@ -297,6 +303,23 @@ def test_metrics(sqlite_server):
 
 
 # The database is away ----------------------------------------------------------------------------
+
+
+def test_a_database_starts_once_its_port_is_free(postgres):
+    """While it is away, a connection of anybody's may get its port."""
+    postgres.stop()
+    try:
+        with socket.socket() as other:
+            # Connections that ended a moment ago keep the port from who does not say so.
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", postgres.port))
+            other.listen()
+            threading.Timer(1.0, other.close).start()
+            postgres.start()
+    finally:
+        if not postgres.runs():
+            postgres.start()
+    assert postgres.new()
 
 
 def test_a_database_that_restarts(start, postgres):

@@ -155,6 +155,19 @@ def test_an_evaluation_learns_early_labels_too(server):
     assert result["losses"]["kept"] > result["losses"]["reset"] + 1e-4  # they said otherwise
 
 
+def test_an_evaluation_judges_by_labels_as_they_were_corrected(server):
+    server.make("s", template="plain")
+    learned(server, "s", 4, label=1)
+    for label in (1, 0):  # the last one counts
+        correction = {"label": label, "relearn": False}
+        path = "/v1/streams/s/questions/q1/correction?wait=applied"
+        server.http.post(path, json=correction).raise_for_status()
+    losses = ended(server, begun(server, "s"))["result"]["losses"]
+    shown = server.status("s")["losses"]
+    for name, same in (("kept", "keep"), ("reset", "reset")):
+        assert losses[name] == pytest.approx(shown[same]["sum"] / 4, abs=1e-5)
+
+
 def begun(server, stream):
     reply = server.http.post(f"/v1/streams/{stream}/evaluations", json={"draws": 100})
     assert reply.status_code == 202

@@ -7,7 +7,7 @@ import pytest
 import larc
 from larc.errors import LarcError
 from larc.io.files import atomic_write
-from larc.service.starts import load_models
+from larc.service.starts import given_states, load_models
 from larc.service.templates import Models, Start
 from tests.service.test_streams import learned
 
@@ -146,6 +146,6 @@ def test_states_of_no_model_and_names_twice_are_refused(tmp_path, tiny, another)
         (["tiny"], [str(foreign)], "use a state made on this substrate"),
     ):
         with pytest.raises(LarcError, match=message):
-            load_models(substrates, states)
-    models = load_models(["tiny"], [f"a={file}"])
+            load_models(substrates, given_states(states))
+    models = load_models(["tiny"], given_states([f"a={file}"]))
     assert [one.state for one in models.starts] == ["a", "untrained"]

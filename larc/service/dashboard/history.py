@@ -179,12 +179,12 @@ def rolled_back(connection: Connection, number: int) -> int:
         sa.select(event.c.seq, event.c.kind, event.c.body)
         .where(
             event.c.stream == number,
-            event.c.kind.in_(("rollback", "correction")),
+            event.c.kind.in_(("rollback", "correction", "move")),
             event.c.status == "applied",
         )
         .order_by(event.c.seq.desc())
     )
     for row in rows:
-        if row.kind == "rollback" or json.loads(row.body)["relearn"]:
+        if row.kind != "correction" or json.loads(row.body)["relearn"]:
             return int(row.seq)
     return 0

@@ -18,7 +18,7 @@ from larc.service.dashboard import playground, repositories, routes
 from larc.service.engine import Engine
 from larc.service.github import routes as github
 from larc.service.github.inbox import MOST_BYTES
-from larc.service.http import openai, operations, questions, streams
+from larc.service.http import openai, operations, questions, states, streams
 from larc.service.http.context import Context, HttpSettings
 from larc.service.http.guard import Guard
 from larc.service.problems import CODES, Problem
@@ -47,7 +47,7 @@ def make_app(
     context = Context(engine, chosen, Doorkeeper(engine.database), Buckets(chosen.rate))
     app.state.context = context
     app.state.github = following
-    parts = (questions, streams, operations, openai, github)
+    parts = (questions, streams, states, operations, openai, github)
     for one in parts:
         app.include_router(one.router)
     app.add_exception_handler(Problem, _refused)

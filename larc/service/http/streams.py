@@ -227,10 +227,10 @@ async def get_snapshot_file(
 ) -> Response:
     """Download a version as the file that `larc.Controller.restore` reads."""
     who.check("admin", stream)
-    content = await here.read(lambda c: load_snapshot(c, stream_row(c, stream).id, version))
-    if content is None:
+    kept = await here.read(lambda c: load_snapshot(c, stream_row(c, stream).id, version))
+    if kept is None:
         raise Problem("not-found", f"there is no snapshot of version {version}.")
-    return Response(content, media_type="application/octet-stream")
+    return Response(kept.body, media_type="application/octet-stream")
 
 
 @router.post(

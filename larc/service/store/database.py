@@ -20,6 +20,8 @@ from larc.errors import LarcError, reason
 
 #: How long SQLite waits for another writer before it gives up, in seconds.
 BUSY_S = 5.0
+#: How long PostgreSQL lets a process that has stopped keep what its transaction has locked.
+IDLE_S = 5
 EVENTS, DONE = "larc_events", "larc_done"
 
 
@@ -80,6 +82,15 @@ def now(connection: Connection) -> float:
     return time.time()
 
 
+def by_index(connection: Connection) -> None:
+    """Let PostgreSQL use indices, until the transaction ends, for few rows among very many.
+
+    It takes a third of all streams to have something waiting, and would read a million of them.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text("set local enable_seqscan = off"))
+
+
 def open_database(url: str) -> Database:
     """Open a database and bring its tables up to date, refusing one of a newer version."""
     if url.startswith("postgres://"):
@@ -91,14 +102,13 @@ def open_database(url: str) -> Database:
             database = _sqlite(url)
         elif url.startswith("postgresql+psycopg://"):
             # A statement is never prepared: a proxy between may not keep the connection.
-            options: dict[str, Any] = {
-                "pool_pre_ping": True,
-                "pool_size": 8,
-                "max_overflow": 24,
-                "hide_parameters": True,
-            }
-            writer = sa.create_engine(url, **options)
-            database = Database(writer, writer)
+            options: dict[str, Any] = {"pool_pre_ping": True, "hide_parameters": True}
+            writer = sa.create_engine(url, pool_size=2, **options)
+            # Not an option of the connection: the address may have some, and a proxy refuse any.
+            patience = f"set local idle_in_transaction_session_timeout = '{IDLE_S}s'"
+            sa.event.listen(writer, "begin", _beginning(patience))
+            reader = sa.create_engine(url, pool_size=8, max_overflow=24, **options)
+            database = Database(writer, reader)
         else:
             raise LarcError("the database has an address of an unknown kind; give postgresql://...")
         with database.writer.connect() as connection:

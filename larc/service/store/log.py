@@ -52,6 +52,8 @@ class Taken:
         Whether the event was made now; otherwise it was there before.
     status
         The event's status.
+    shard
+        The stream's.
     answer
         The answer to a question, where there is one already.
     """
@@ -60,6 +62,7 @@ class Taken:
     seq: int
     new: bool
     status: str
+    shard: int
     reason: str | None = None
     answer: dict[str, Any] | None = None
 
@@ -73,7 +76,7 @@ def take(connection: Connection, command: Command) -> Taken:
         )
     ).one_or_none()
     if before is not None:
-        return _again(connection, command, before)
+        return _again(connection, command, row.shard, before)
     status = "accepted"
     if command.kind in _CHECKS:
         status = _CHECKS[command.kind](connection, row, command)
@@ -95,7 +98,7 @@ def take(connection: Connection, command: Command) -> Taken:
         )
     )
     connection.execute(sa.update(stream).where(stream.c.id == row.id).values(last_seq=seq))
-    return Taken(row.id, seq, True, status)
+    return Taken(row.id, seq, True, status, row.shard)
 
 
 def locked_stream(connection: Connection, name: str) -> Row[Any]:
@@ -108,7 +111,7 @@ def locked_stream(connection: Connection, name: str) -> Row[Any]:
     return row
 
 
-def _again(connection: Connection, command: Command, before: Row[Any]) -> Taken:
+def _again(connection: Connection, command: Command, shard: int, before: Row[Any]) -> Taken:
     """Return what a command was before, refusing one that says something else."""
     if command.kind == "label":
         asked = _question(connection, before.stream, command.key)
@@ -124,7 +127,7 @@ def _again(connection: Connection, command: Command, before: Row[Any]) -> Taken:
             )
         ).scalar()
     given = None if reply is None else json.loads(reply)
-    return Taken(before.stream, before.seq, False, before.status, before.reason, given)
+    return Taken(before.stream, before.seq, False, before.status, shard, before.reason, given)
 
 
 def _question(connection: Connection, number: int, name: str) -> Any:

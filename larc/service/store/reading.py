@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection, Row
 
 from larc.errors import LarcError
 from larc.service.problems import Problem
-from larc.service.store.database import now
+from larc.service.store.database import by_index, now
 from larc.service.store.log import REFUSED, Command, as_question, label_of
 from larc.service.store.results import Outcome
 from larc.service.store.schema import answer, evaluation, event, snapshot, stream
@@ -51,6 +51,7 @@ def stream_answer(row: Row[Any]) -> dict[str, Any]:
         "risks": summary.get("risks", {}),
         "weights": summary.get("weights", {}),
         "bound": summary.get("bound"),
+        "slow": json.loads(row.spec)["slow"],
         "created_at": row.created_at,
     }
 
@@ -221,3 +222,13 @@ def any_running(connection: Connection) -> bool:
     """Whether an evaluation runs, or ended with its process."""
     query = sa.select(evaluation.c.id).where(evaluation.c.status == "running").limit(1)
     return connection.execute(query).first() is not None
+
+
+def waiting_events(connection: Connection, shards: Collection[int]) -> int:
+    """Return how many events of some shards' streams wait to take effect."""
+    by_index(connection)
+    query = sa.select(sa.func.coalesce(sa.func.sum(stream.c.last_seq - stream.c.applied_seq), 0))
+    behind = stream.c.applied_seq < stream.c.last_seq
+    return int(
+        connection.execute(query.where(behind, stream.c.shard.in_(sorted(shards)))).scalar_one()
+    )

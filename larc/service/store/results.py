@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 
-from larc.service.store.database import DONE, now
+from larc.service.store.database import DONE, by_index, now
 from larc.service.store.log import REFUSED
 from larc.service.store.schema import answer, batch, event, shard, snapshot, state, stream
 
@@ -87,7 +87,7 @@ class Step:
     body
         The state, where it changed.
     snapshots
-        Rows to keep: version, label and state.
+        Rows to keep: version, label, state, and the spec it is of.
     """
 
     stream: int
@@ -98,11 +98,12 @@ class Step:
     marks: list[tuple[str, str, str]] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
     body: bytes | None = None
-    snapshots: list[tuple[int, str, bytes]] = field(default_factory=list)
+    snapshots: list[tuple[int, str, bytes, str]] = field(default_factory=list)
 
 
 def behind(connection: Connection, shards: Collection[int], limit: int = 10_000) -> list[int]:
     """Return streams of some shards that have events waiting."""
+    by_index(connection)
     query = (
         sa.select(stream.c.id)
         .where(stream.c.applied_seq < stream.c.last_seq, stream.c.shard.in_(sorted(shards)))
@@ -189,12 +190,11 @@ def load_state(connection: Connection, number: int) -> bytes | None:
     return body
 
 
-def load_snapshot(connection: Connection, number: int, version: int) -> bytes | None:
-    """Return the state of a stream at a version that was kept."""
-    body: bytes | None = connection.execute(
-        sa.select(snapshot.c.body).where(snapshot.c.stream == number, snapshot.c.version == version)
-    ).scalar()
-    return body
+def load_snapshot(connection: Connection, number: int, version: int) -> Row[Any] | None:
+    """Return the row of a version of a stream that was kept."""
+    return connection.execute(
+        sa.select(snapshot).where(snapshot.c.stream == number, snapshot.c.version == version)
+    ).one_or_none()
 
 
 def commit(
@@ -310,9 +310,10 @@ def _write(connection: Connection, steps: Sequence[Step], worker: str, versions:
                 "label": label,
                 "body": body,
                 "created_at": time,
+                "spec": spec,
             }
             for step in steps
-            for version, label, body in step.snapshots
+            for version, label, body, spec in step.snapshots
         ],
     )
     _executemany(

@@ -134,6 +134,20 @@ snapshot = Table(
     Column("label", String(200), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("spec", Text, nullable=True),
+)
+
+offer = Table(
+    "offer",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("parent", String(64), nullable=False),
+    Column("substrate", String(64), nullable=False),
+    Column("until", Float, nullable=False),
+    Column("result", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
 )
 
 batch = Table(
