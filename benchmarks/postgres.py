@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 USER = "postgres"
@@ -52,7 +53,22 @@ class Postgres:
 
     def start(self):
         options = f"-p {self.port} -h 127.0.0.1 -k {self.directory} -c max_connections=200"
-        self.run("pg_ctl", "-D", self.data, "-o", options, "-w", "-l", f"{self.data}/log", "start")
+        start = ("-D", self.data, "-o", options, "-w", "-l", f"{self.data}/log", "start")
+        # Its port is one of those that connections get, too, and so may be in use for a moment.
+        for pause in (0.5, 1.0, 2.0, 4.0):
+            try:
+                return self.run("pg_ctl", *start)
+            except subprocess.CalledProcessError:
+                time.sleep(pause)
+        return self.run("pg_ctl", *start)
+
+    def runs(self):
+        """Say whether it is up."""
+        try:
+            self.run("pg_ctl", "-D", self.data, "status")
+        except subprocess.CalledProcessError:
+            return False
+        return True
 
     def stop(self, how="fast"):
         self.run("pg_ctl", "-D", self.data, "-m", how, "-w", "stop")

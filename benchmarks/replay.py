@@ -22,8 +22,8 @@ from larc.domains.ci.jobs import Job
 from larc.domains.ci.prompter import JobPrompter, recorded_job
 from larc.domains.ci.strategies import TRAINED
 from larc.domains.ci.synthetic import synthetic_jobs
+from larc.questions import Limits
 from larc.residual import Factors
-from larc.scoring import Limits
 from larc.stream.question import labels_of, questions_of
 from larc.stream.queue import Ask
 from larc.stream.session import Session

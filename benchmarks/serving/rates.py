@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.serving.measures import CANDIDATES, SEED, Figure, Traffic
 from benchmarks.speed.timing import Spread
-from larc.scoring import ask
+from larc.questions import ask
 from larc.substrate import load_substrate
 from larc.substrate.frozen import Substrate, rows_together
 

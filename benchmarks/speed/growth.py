@@ -10,7 +10,7 @@ from benchmarks.speed.table import Measured, Row, Section
 from benchmarks.speed.timing import Spread, exponent, growth, peak_bytes
 from larc.feedback import CandidateLosses
 from larc.learner import Learner
-from larc.scoring import Limits
+from larc.questions import Limits
 from larc.state import SlowState
 from larc.substrate import load_substrate
 
@@ -18,7 +18,8 @@ SECTION = Section(
     "growth",
     "6. Growth",
     "The slope of log time, and of log peak memory, against log size: 1 is linear. Updates of the "
-    "model under test; private states are begun on it, and read in shared batches on `tiny`.",
+    "model under test; those up to its longest row once, with activations computed again in the "
+    "backward pass; private states are begun on it, and read in shared batches on `tiny`.",
 )
 _TIME, _MEMORY = "exponent of time", "exponent of peak memory"
 _WIDE = Limits(prompt=4096, candidate=64)
@@ -73,7 +74,35 @@ def rows(setting: Setting) -> list[Row]:
         seconds = {name: timed.seconds for name, timed in times.items()}
         table_rows.append(Measured(f"update, {what}", spread, _TIME, note, {"seconds": seconds}))
         table_rows.append(_memory_row(f"update, {what}", sizes, peaks, note))
-    return [*table_rows, *_states(setting)]
+    return [*table_rows, *_to_the_limit(setting), *_states(setting)]
+
+
+def _to_the_limit(setting: Setting) -> list[Row]:
+    """Update on rows up to the longest that the model takes, keeping no activations."""
+    substrate = setting.substrate
+    longest = substrate.longest or 8192
+    spare = 16  # for the candidates
+    sizes = [64, 128, 256] if setting.quick else [longest // 16, longest // 4, longest]
+    kept, substrate.checkpointing = substrate.checkpointing, True
+    try:
+        limits = Limits(prompt=longest, candidate=spare)
+        learner = Learner(substrate, setting.slow, limits=limits)
+        runs = [_update(learner, [(_text(learner, n - spare), ["yes", "no"])]) for n in sizes]
+        seconds: dict[str, float] = {}
+        runs[0]()  # what a first call makes once
+        for size, run in zip(sizes, runs, strict=True):
+            substrate.packs(size)  # tried once for each length, and no part of an update
+            start = setting.clock()
+            run()
+            seconds[str(size)] = setting.clock() - start
+        peaks = [peak_bytes(run) for run in runs]
+    finally:
+        substrate.checkpointing = kept
+    case, note = "update, sequence length, checkpointed", f"{sizes[0]} to {sizes[-1]}"
+    slope = exponent(sizes, list(seconds.values()))
+    timed = Measured(case, Spread(slope, slope, slope), _TIME, note, {"seconds": seconds})
+    note += f"; {peaks[-1] / 2**20:,.0f} MB at the longest"
+    return [timed, _memory_row(case, sizes, peaks, note)]
 
 
 def _memory_row(case: str, sizes: Sequence[int], peaks: Sequence[int], note: str) -> Measured:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.speed.setting import Setting
 from benchmarks.speed.table import Measured, Row, Section
 from benchmarks.speed.timing import Spread, alternate
 from larc.feedback import CandidateLosses
 from larc.learner import Learner
+from larc.log_probabilities import log_probabilities
 from larc.substrate.views import layer_list
 
 ROUNDS = 4  # for each repetition of other sections
@@ -22,7 +23,9 @@ SECTION = Section(
     "5. The machine's limit",
     "Floating-point operations that the needed positions require (no padding, attention between "
     "what may see each other, the head where an answer is predicted) over the time taken, against "
-    "the matrix multiplications of the same shapes alone, in the same run.",
+    "the matrix multiplications of the same shapes alone, in the same run. Before a later layer "
+    "what is below it is known. The head by itself is its multiplication, the log-probabilities, "
+    "and for an update the gradient that enters the last layer.",
 )
 
 
@@ -60,50 +63,92 @@ class Work:
             torch.mm(self._given[rows, weight.shape[0]], weight)
 
 
-def work_of(setting: Setting) -> Work:
-    """Return what one forward of the two episodes needs, with the residual at the input."""
-    model = setting.substrate.model
-    rows = [setting.ask(task).packed.rows[0] for task in setting.pair]
-    positions = sum(len(row.tokens) for row in rows)
-    places = sum(
+def places_of(setting: Setting) -> int:
+    """Return at how many places of the two episodes an answer is predicted."""
+    return sum(
         len({column for answer in setting.ask(task).packed.answers for column in answer.columns})
         for task in setting.pair
     )
-    layers = layer_list(model)[1]
+
+
+def head_of(setting: Setting) -> Work:
+    """Return the head's part of one forward."""
+    head = setting.substrate.model.get_output_embeddings().weight.detach()
+    return Work(((head, places_of(setting)),), 0)
+
+
+def work_of(setting: Setting, boundary: int = 0) -> Work:
+    """Return what one forward of the two episodes needs from a boundary on."""
+    model = setting.substrate.model
+    rows = [setting.ask(task).packed.rows[0] for task in setting.pair]
+    positions = sum(len(row.tokens) for row in rows)
+    layers = layer_list(model)[1][boundary:]
     linear = [module for layer in layers for module in layer.modules() if type(module) is nn.Linear]
     weights = [(module.weight.detach(), positions) for module in linear]
-    head = model.get_output_embeddings().weight.detach()
     text = model.config.get_text_config()
     width = text.num_attention_heads * (
         getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     )
     seen = sum(int(row.visible.sum()) for row in rows)
     # Queries with keys, and what comes of it with values.
-    return Work((*weights, (head, places)), 2 * 2 * seen * width * len(layers))
+    return Work((*weights, *head_of(setting).weights), 2 * 2 * seen * width * len(layers))
 
 
 def rows(setting: Setting) -> list[Row]:
-    """Measure a read and an update against their own multiplications."""
-    work = work_of(setting)
-    learner = Learner(setting.substrate, setting.slow, limits=setting.limits)
+    """Measure reads, updates and the head against their own multiplications."""
+    late = setting.substrate.layers * 26 // 30
+    return [
+        *_against(setting, work_of(setting), _steps(setting, 0), "of two episodes"),
+        *_against(setting, work_of(setting, late), _steps(setting, late), f"before layer {late}"),
+        *_against(setting, head_of(setting), _head(setting), "of the head by itself"),
+    ]
+
+
+def _steps(setting: Setting, boundary: int) -> dict[str, Callable[[], object]]:
+    """Return a read and an update of two episodes with the residual at a boundary."""
+    slow = replace(setting.slow, boundary=boundary)
+    learner = Learner(setting.substrate, slow, limits=setting.limits)
     pairs = list(zip([learner.begin(), learner.begin()], setting.pair, strict=True))
     reads = [(episode, task.prompt, task.candidates) for episode, task in pairs]
     feedback = [
         (episode, CandidateLosses(task.prompt, task.candidates, task.losses("support")))
         for episode, task in pairs
     ]
-    runs: dict[str, Callable[[], object]] = {
+    return {
         "read": lambda: learner.read_many(reads),
-        "forward": work.forward,
         "update": lambda: learner.update_many(feedback),
-        "backward": work.backward,
     }
+
+
+def _head(setting: Setting) -> dict[str, Callable[[], object]]:
+    """Return the head at the places of two episodes, without and with its gradient."""
+    head = setting.substrate.model.get_output_embeddings()
+    places = places_of(setting)
+    hidden = torch.rand(places, head.weight.shape[1])
+    tokens = torch.arange(places)[:, None]
+
+    def update() -> Tensor:
+        entering = hidden.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(log_probabilities(head(entering), tokens).sum(), entering)
+        return slope
+
+    @torch.no_grad()
+    def read() -> Tensor:
+        return log_probabilities(head(hidden), tokens)
+
+    return {"read": read, "update": update}
+
+
+def _against(
+    setting: Setting, work: Work, steps: dict[str, Callable[[], object]], where: str
+) -> list[Row]:
+    runs = {**steps, "forward": work.forward, "backward": work.backward}
     # Short, and compared with the best the machine can do: many rounds cost little.
     times = alternate(runs, ROUNDS * setting.repetitions, setting.clock)
     table_rows: list[Row] = []
     for kind, case, parts in (
-        ("read", "a read of two episodes", ["forward"]),
-        ("update", "an update of two episodes", ["forward", "backward"]),
+        ("read", f"a read {where}", ["forward"]),
+        ("update", f"an update {where}", ["forward", "backward"]),
     ):
         needed, multiplied = (len(parts) * count for count in (work.total, work.multiplications))
         rounds = zip(*(times[part].seconds for part in parts), strict=True)
@@ -113,7 +158,10 @@ def rows(setting: Setting) -> list[Row]:
         reached = [needed / seconds for seconds in times[kind].seconds]
         paired = [speed / rate for speed, rate in zip(reached, rates, strict=True)]
         best = multiplied / sum(min(times[part].seconds) for part in parts)
+        share = head_of(setting).multiplications / work.total
         note = f"best round over best multiplications: {max(reached) / best:.2f}"
+        if share < 1:
+            note += f"; the head is {share:.0%} of the operations"
         numbers = {
             "seconds": times[kind].seconds,
             "needed_operations": needed,

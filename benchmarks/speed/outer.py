@@ -13,8 +13,9 @@ from benchmarks.speed.peers import PeerMissing, Rows, risks, rows_of
 from benchmarks.speed.peft_peer import peft_gradient
 from benchmarks.speed.setting import INNER_STEPS, STEP_SIZE, Keeping, Setting, check_same
 from benchmarks.speed.table import Missing, Row, Section, timed_row
+from larc.questions import EncodedQuestion
 from larc.residual import Factors, apply_residual
-from larc.scoring import EncodedQuestion, energies
+from larc.scoring import energies
 from larc.substrate import views
 from larc.tasks import Task
 from larc.training.tasks import OuterObjective, Trainer, TrainingSettings

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from larc.errors import LarcError
 from larc.feedback import expected_risk
-from larc.scoring import EncodedQuestion
+from larc.questions import EncodedQuestion
 from larc.substrate.rows import attention_inputs, token_batch
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from benchmarks.speed.peers import batches, need, risks, rows_of
 from benchmarks.speed.setting import INNER_STEPS, STEP_SIZE, Setting
+from larc.questions import EncodedQuestion
 from larc.residual import Factors
-from larc.scoring import EncodedQuestion
 
 
 class PeftStates:

@@ -10,8 +10,9 @@ from torch import Tensor
 from benchmarks.speed.setting import Keeping, Setting
 from benchmarks.speed.table import Row, Section, timed_row
 from larc.feedback import expected_risk
+from larc.questions import ask
 from larc.residual import Factors
-from larc.scoring import Layout, ask, energies, policy
+from larc.scoring import Layout, energies, policy
 from larc.substrate import load_substrate
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from benchmarks.speed.peers import need, rows_of
 from benchmarks.speed.setting import Setting
+from larc.questions import EncodedQuestion
 from larc.residual import Factors
-from larc.scoring import EncodedQuestion
 
 
 class ReftStates:

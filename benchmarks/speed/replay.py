@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.speed.delayed import hedge_losses, river_losses, wabbit_losses
+from benchmarks.speed.live import forget
 from benchmarks.speed.peers import PeerMissing
 from benchmarks.speed.setting import SEED, Keeping, Setting, check_same
 from benchmarks.speed.table import Missing, Row, Section, timed_row
@@ -24,22 +26,29 @@ from larc.stream.queue import Ask
 from larc.stream.session import Session
 from larc.studies.ci.units import control_strategies
 from larc.studies.replay import ordered
+from larc.substrate.frozen import rows_together
 
 SECTION = Section(
     "replay",
     "4. Replay",
     "Synthetic CI jobs whose labels arrive late: the CI study's seven paths in one session against "
-    "one path after the other, at equal answers; then HEDGE4 without a model against other online "
-    "learners.",
+    "one path after the other, at equal answers; the same before a late layer, where each path by "
+    "itself computes what is below it, as in a run of its own; then HEDGE4 without a model against "
+    "other online learners.",
 )
 PATHS = (*TRAINED, *control_strategies((0.2, -0.1, -0.1, 0.0)))
 TOLERANCE = 1e-4
 
 
-def answers(setting: Setting, items: Sequence[Recorded], only: Sequence[str]) -> list[Tensor]:
+def answers(
+    setting: Setting, items: Sequence[Recorded], only: Sequence[str], boundary: int = 0
+) -> list[Tensor]:
     """Replay items along some paths and return what each of them answered, path by path."""
-    learner = Learner(setting.substrate, setting.slow, limits=setting.limits)
-    starts = {"original": SlowState.initial(setting.substrate, seed=SEED)}
+    forget(setting, reuse=True)
+    learner = Learner(
+        setting.substrate, replace(setting.slow, boundary=boundary), limits=setting.limits
+    )
+    starts = {"original": SlowState.initial(setting.substrate, seed=SEED, boundary=boundary)}
     session = Session(learner, PATHS, JobPrompter(), seed=1, starts=starts)
     by_path: dict[str, list[Tensor]] = {name: [] for name in only}
     for event in ordered(items):
@@ -53,21 +62,32 @@ def answers(setting: Setting, items: Sequence[Recorded], only: Sequence[str]) ->
 
 def rows(setting: Setting) -> list[Row]:
     """Measure both."""
+    late = setting.substrate.layers * 26 // 30
+    return [
+        _all_paths(setting, 0, "one path after the other"),
+        _all_paths(setting, late, f"one path after the other, before layer {late}"),
+        *_without_model(setting),
+    ]
+
+
+def _all_paths(setting: Setting, boundary: int, case: str) -> Row:
+    """Replay all paths in one session, and one after the other."""
     items = [recorded_job(job) for job in synthetic_jobs(2 if setting.quick else 4, seed=1)]
     names = [path.name for path in PATHS]
 
     def together() -> list[Tensor]:
-        return answers(setting, items, names)
+        with rows_together():
+            return answers(setting, items, names, boundary)
 
     def in_turn() -> list[Tensor]:
-        return [answer for name in names for answer in answers(setting, items, [name])]
+        return [answer for name in names for answer in answers(setting, items, [name], boundary)]
 
     runs = {"together": Keeping(together), "in turn": Keeping(in_turn)}
     times = setting.alternate(runs, long=True)
     shared, alone = (torch.cat(runs[name].result) for name in ("together", "in turn"))
     check_same("one path at a time", alone, shared, TOLERANCE)
-    row = timed_row(
-        "one path after the other",
+    return timed_row(
+        case,
         times,
         "in turn",
         "together",
@@ -75,7 +95,6 @@ def rows(setting: Setting) -> list[Row]:
         f"{len(items)} jobs, {len(names)} paths",
         jobs_per_second=len(items) / times["together"].median,
     )
-    return [row, *_without_model(setting)]
 
 
 def _without_model(setting: Setting) -> list[Row]:

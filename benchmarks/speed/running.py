@@ -5,14 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.speed import boundary, growth, limit, memory, outer, precision, reads, replay
+from benchmarks.speed import (
+    boundary,
+    exact,
+    experts,
+    growth,
+    limit,
+    live,
+    memory,
+    outer,
+    precision,
+    reads,
+    replay,
+    states,
+)
 from benchmarks.speed.setting import Setting
 from benchmarks.speed.table import Row, Section, Table, machine_facts
 from larc.errors import LarcError
 
 SECTIONS: tuple[tuple[Section, Callable[[Setting], list[Row]]], ...] = tuple(
     (module.SECTION, module.rows)
-    for module in (outer, reads, boundary, replay, limit, growth, memory, precision)
+    for module in (
+        *(outer, reads, boundary, replay, limit, growth, memory, precision),
+        *(exact, live, states, experts),
+    )
 )
 
 

@@ -14,8 +14,8 @@ import torch
 from benchmarks.speed.timing import Clock, Run, Timed, alternate
 from larc.domains.programs import build_episodes, split_groups, to_task
 from larc.errors import LarcError
+from larc.questions import EncodedQuestion, Limits, ask
 from larc.residual import Factors
-from larc.scoring import EncodedQuestion, Limits, ask
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task

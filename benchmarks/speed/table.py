@@ -190,6 +190,6 @@ def _sentence(facts: Mapping[str, Any]) -> str:
     return (
         f"Measured on {facts['processor']} ({facts['cores']} cores, {facts['threads']} threads, "
         f"{facts['vector']}, {facts['system']}) with Python {facts['python']}, {versions}; model "
-        f"{facts['substrate']}; {facts['repetitions']} repetitions in turn, median of the ratios; "
-        f"{facts['measured']}."
+        f"{facts['substrate']}; {facts['repetitions']} repetitions in turn, median of the ratios"
+        f"{' of processor time' if facts.get('clock') == 'processor' else ''}; {facts['measured']}."
     )

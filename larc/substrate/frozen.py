@@ -20,7 +20,7 @@ from larc.errors import LarcError
 from larc.io.hashes import hash_json
 from larc.ledger import Ledger
 from larc.residual import Factors
-from larc.substrate import views
+from larc.substrate import beginnings, views
 from larc.substrate.chat import chat_frame
 from larc.substrate.identity import Identity, identify
 from larc.substrate.packing import shares_rows
@@ -36,8 +36,10 @@ _TOGETHER: ContextVar[bool] = ContextVar("larc_rows_together", default=False)
 def rows_together() -> Iterator[None]:
     """Compute rows below a boundary in shared batches, in this thread, while the block lasts.
 
-    Faster for many new prompts; the last bits then depend on which rows were new together. What is
-    computed so is kept apart from rows that were computed alone, and never used outside.
+    Faster for many new prompts, and for prompts that begin like earlier ones: the keys of common
+    beginnings are used again. The last bits then depend on which rows were new together and on what
+    came before. What is computed so is kept apart from rows that were computed alone, and never
+    used outside.
 
     Examples
     --------
@@ -76,7 +78,8 @@ class Substrate:
     chunk_positions : int
         The most padded positions put through the model in one call.
     cache_bytes : int
-        The most memory that activations below a boundary may occupy for reuse.
+        The most memory that activations below a boundary may occupy for reuse. Keys of common
+        beginnings, which only `rows_together` makes, may occupy an eighth of it besides.
     acts_on : str
         The square weight that states act on, in the layer at their boundary; empty where they act
         on the residual stream.
@@ -128,6 +131,8 @@ class Substrate:
         #: By boundary, row, and whether it was computed together with others.
         self._below_cache: OrderedDict[tuple[int, Row, bool], Tensor] = OrderedDict()
         self._below_held = 0
+        self.beginnings = beginnings.Beginnings(cache_bytes // 8)
+        self._reuses: dict[tuple[int, int], bool] = {}
         self._above: dict[tuple[int, bool], Callable[..., Tensor]] = {}
         self._below: dict[int, Callable[..., Tensor]] = {}
         self._packs: dict[int, bool] = {}
@@ -224,9 +229,11 @@ class Substrate:
             unique = list(dict.fromkeys(rows))
             known = {row: self._known(row, boundary) for row in unique}
             new = [row for row in unique if known[row] is None]
-            shared = _TOGETHER.get() and len(new) > 1
-            for batch in [new] if shared else [[row] for row in new]:
-                known |= zip(batch, self._computed(batch, boundary), strict=True)
+            if _TOGETHER.get():
+                known |= self._together(new, boundary)
+            else:
+                for row in new:
+                    known |= zip([row], self._computed([row], boundary), strict=True)
             hidden = [known[row] for row in rows]
             return torch.nn.utils.rnn.pad_sequence(hidden, batch_first=True)  # type: ignore[arg-type]
 
@@ -239,6 +246,50 @@ class Substrate:
                 self._below_cache.move_to_end(key)
                 return cached
         return None
+
+    def _together(self, rows: Sequence[Row], boundary: int) -> dict[Row, Tensor]:
+        """Compute what enters the boundary for new rows in shared batches, and keep it."""
+        parts = [self._part(row, boundary) for row in rows]
+        for row in rows:
+            self.beginnings.meet(boundary, row)
+        if not any(part.past or part.wanted for part in parts):
+            return dict(zip(rows, self._computed(rows, boundary), strict=True)) if rows else {}
+        done: dict[Row, Tensor] = {}
+        like = torch.empty(0, dtype=self.dtype, device=self.device)
+        for batch in beginnings.batches(parts):
+            hidden, kept = beginnings.continued(
+                self._below[boundary], batch, self.padding_token, like
+            )
+            padded = len(batch) * max(part.length for part in batch)
+            self.ledger.add("below", padded, sum(part.length for part in batch))
+            for part, activations, blocks in zip(batch, hidden, kept, strict=True):
+                done[part.row] = activations
+                self._keep((boundary, part.row, True), activations)
+                for end, block in zip(part.wanted, blocks, strict=True):
+                    self.beginnings.keep(boundary, part.row, end, block)
+        return done
+
+    def _part(self, row: Row, boundary: int) -> beginnings.Part:
+        """Return a row with what is known of its beginning, where this model can use it."""
+        part = beginnings.Part(
+            row,
+            tuple(self.beginnings.known(boundary, row)),
+            tuple(self.beginnings.wanted(boundary, row)),
+        )
+        used = bool(part.past or part.wanted) and self._can_reuse(boundary, len(row.tokens))
+        return part if used else beginnings.Part(row)
+
+    def _can_reuse(self, boundary: int, length: int) -> bool:
+        """Whether what is known of a beginning can be used, tried once for doubled lengths."""
+        size = max(16, 1 << (length - 1).bit_length())
+        size = size if self.longest is None else min(size, self.longest)
+        if (boundary, size) not in self._reuses:
+            vocabulary = int(self.model.config.get_text_config().vocab_size)
+            like = torch.empty(0, dtype=self.dtype, device=self.device)
+            self._reuses[boundary, size] = beginnings.reuses(
+                self._below[boundary], size, vocabulary, like
+            )
+        return self._reuses[boundary, size]
 
     def _computed(self, rows: Sequence[Row], boundary: int) -> list[Tensor]:
         """Compute what enters the boundary for one row, or for several together, and keep it."""

@@ -4,7 +4,19 @@ import json
 
 import pytest
 
-from benchmarks.speed import boundary, delayed, growth, limit, memory, precision, replay
+from benchmarks.speed import (
+    boundary,
+    delayed,
+    exact,
+    experts,
+    growth,
+    limit,
+    live,
+    memory,
+    precision,
+    replay,
+    states,
+)
 from benchmarks.speed.running import SECTIONS, measure
 from benchmarks.speed.table import Measured, Table
 from larc.cli import main
@@ -13,12 +25,12 @@ from larc.domains.ci.synthetic import synthetic_jobs
 
 def test_sections_are_numbered_in_order_and_named_once():
     titles = [section.title for section, _ in SECTIONS]
-    assert [title.split(".")[0] for title in titles] == [str(n + 1) for n in range(8)]
-    assert len({section.name for section, _ in SECTIONS}) == 8
+    assert [title.split(".")[0] for title in titles] == [str(n + 1) for n in range(12)]
+    assert len({section.name for section, _ in SECTIONS}) == 12
 
 
 def test_the_machine_limit_counts_what_is_needed(setting):
-    work = limit.work_of(setting)
+    work, head = limit.work_of(setting), limit.head_of(setting)
     rows = [setting.ask(task).packed.rows[0] for task in setting.pair]
     positions = sum(len(row.tokens) for row in rows)
     setting.substrate.ledger.clear()
@@ -27,7 +39,10 @@ def test_the_machine_limit_counts_what_is_needed(setting):
     # tiny: width 32, 4 heads of 8, 2 key-value heads, 64 within the MLP, 4 layers, 258 tokens
     per_position = 4 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64)
     heads = per_read.effective // per_read.calls
-    assert work.multiplications == 2 * positions * per_position + 2 * heads * 32 * 258
+    assert head.total == 2 * heads * 32 * 258
+    assert work.multiplications == 2 * positions * per_position + head.total
+    above = limit.work_of(setting, 3)
+    assert above.multiplications == 2 * positions * per_position // 4 + head.total
     seen = sum(int(row.visible.sum()) for row in rows)
     assert work.total - work.multiplications == 4 * seen * 32 * 4
     assert all(0 < row.ratio.value < 1 for row in measured)
@@ -60,7 +75,40 @@ def test_growth_in_memory_is_linear_where_it_should_be(setting):
     # A state is its own factors and nothing else.
     assert memory["begin and hold private states"] == pytest.approx(1, abs=0.05)
     assert memory["update, episodes in a batch"] == pytest.approx(1, abs=0.15)
-    assert len(ratios) == 10
+    # Checkpointed rows keep a mask of the square of their length, and little besides.
+    assert 1 < memory["update, sequence length, checkpointed"] < 2
+    assert setting.substrate.checkpointing is False
+    assert len(ratios) == 12
+
+
+def test_the_exact_gradient_is_compared_with_the_same_gradient(setting):
+    rows = exact.rows(setting)
+    assert list(dict.fromkeys(row.case for row in rows)) == list(exact.NAMES.values())
+    assert rows[3].note.endswith("MB for the exact")
+    assert rows[1].ratio.value < 1  # a first-order gradient keeps less
+
+
+def test_live_questions_are_compared_at_equal_answers(setting):
+    rows = live.rows(setting)
+    assert [row.case for row in rows] == [
+        "alone",
+        "in shared batches, nothing reused",
+        "many streams, one after the other",
+    ]
+    assert len(setting.substrate.beginnings) == 0  # what was there before is there again
+
+
+def test_every_expert_is_timed_on_the_same_questions(setting):
+    measured = experts.rows(setting)
+    names = ["HEDGE4", "FREQUENCIES", "LAST", "WORDS", "READOUT", "NEAREST"]
+    assert [row.case for row in measured] == names
+    assert all(row.ratio.value > 0 for row in measured)
+
+
+def test_a_private_state_is_its_numbers_and_little_more(setting):
+    *timed, held = states.rows(setting)
+    assert [row.case.partition(",")[0] for row in timed] == ["begin", "read", "update", "save"]
+    assert 1 <= held.ratio.value < 6  # of 1,024 bytes on the tiny model
 
 
 @pytest.mark.parametrize(
@@ -81,8 +129,9 @@ def test_learners_without_a_model_learn_something_from_the_same_rows(losses, nee
 
 def test_replay_compares_equal_answers(setting, peer):
     peer("river", "vowpalwabbit")
-    first, *others = replay.rows(setting)
-    assert first.note == "2 jobs, 7 paths"
+    first, late, *others = replay.rows(setting)
+    assert first.note == late.note == "2 jobs, 7 paths"
+    assert late.case == "one path after the other, before layer 3"
     assert all(isinstance(row, Measured) for row in others)
 
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import larc
+from larc.questions import ask
 from larc.residual import Factors
-from larc.scoring import ask, energies
+from larc.scoring import energies
 from tests.questions import CANDIDATES, PROMPTS, random_factors
 
 

@@ -5,7 +5,7 @@ import torch
 
 import larc
 from larc.errors import LarcError
-from larc.scoring import ask
+from larc.questions import ask
 from larc.substrate.chat import chat_frame
 from larc.substrate.frozen import Substrate
 from larc.substrate.tiny import byte_tokenizer, random_llama

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import larc
-from larc.scoring import ask, energies
+from larc.questions import ask
+from larc.scoring import energies
 from larc.stream.plans import BATCH_ROUNDING
 from larc.substrate.frozen import Substrate, rows_together
 from larc.substrate.tiny import byte_tokenizer, random_llama

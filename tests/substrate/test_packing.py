@@ -12,7 +12,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 import larc
 from larc.domains.programs import Group, policy_prompt
 from larc.feedback import expected_risk
-from larc.scoring import ask, energies
+from larc.questions import ask
+from larc.scoring import energies
 from larc.substrate.frozen import Substrate
 from larc.substrate.packing import InFloat32, shares_rows
 from larc.substrate.tiny import byte_tokenizer, random_llama

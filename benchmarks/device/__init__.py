@@ -1,0 +1,1 @@
+"""Whether everything that touches devices works on one: `python -m benchmarks.device`."""

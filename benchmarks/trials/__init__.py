@@ -1,0 +1,1 @@
+"""Trials on training data alone, by which the settings of a study were chosen."""
