@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from website.pages import FIGURES, figure, pages, renewed
 from website.picture import PICTURE, picture
-from website.published import FIGURES, ROOT, figure, pages, renewed
+from website.published import ROOT
 from website.summaries import summaries
 
 
 def main() -> None:
     """Write what differs, and say what was written."""
     fresh = {page: renewed(page.read_text(encoding="utf-8")).encode() for page in pages()}
-    drawn = {shown: figure(run) for shown, run in FIGURES.items()}
+    drawn = {shown: figure(*which) for shown, which in FIGURES.items()}
     for page, content in {**fresh, PICTURE: picture().encode(), **drawn, **summaries()}.items():
         if not page.exists() or page.read_bytes() != content:
             page.parent.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import larc
 from larc.exporting import export_state
+from larc.questions import ask
 from larc.reporting.tables import Cell, Table
 from larc.residual import apply_residual
-from larc.scoring import ask, energies
+from larc.scoring import energies
 from larc.substrate.fetching import quiet_unless_terminal
 from larc.substrate.frozen import Substrate
 from larc.substrate.rows import Row

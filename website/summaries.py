@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from website.published import RESULTS, pages, published, table_text
+from website.pages import pages
+from website.published import RESULTS, published, table_text
 
-_TABLE = re.compile(r"<!-- from results: (?:table|beside) (\S+) (\S+)")
+_TABLE = re.compile(r"<!-- from results: (?:table|beside|some) (\S+) (\S+)")
 
 
 def summaries() -> dict[Path, bytes]:
