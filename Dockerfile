@@ -5,9 +5,14 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY larc larc
 # torch by itself and first, by its exact version; PIP_INDEX_URL chooses where from.
 ARG PIP_INDEX_URL
+# For several machines: docker build --build-arg EXTRA=ray -t larc:ray .
+ARG EXTRA=serve
 RUN pip install --no-cache-dir --constraint constraints.txt torch \
-    && pip install --no-cache-dir --constraint constraints.txt '.[serve]' \
+    && pip install --no-cache-dir --constraint constraints.txt ".[$EXTRA]" \
     && useradd --create-home larc && mkdir /data && chown larc /data
+# KubeRay asks its pods with wget whether they are well, and ends those that have none.
+RUN if [ "$EXTRA" = ray ]; then apt-get update \
+    && apt-get install --yes --no-install-recommends wget && rm -rf /var/lib/apt/lists/*; fi
 USER larc
 RUN larc fetch smollm2-135m
 ENV OMP_WAIT_POLICY=passive

@@ -5,11 +5,15 @@ BIN := $(VENV)/bin
 # The constraints pin what the results were made with; torch is the CPU build there.
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
+# Two processes, a file of tests at a time, so that what a file sets up is shared; short ones come last.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 # What `make quick` leaves to `make test`: whole studies, kills, peers, a browser, pages and results.
 SLOW := tests/studies tests/service tests/runs tests/benchmarks tests/reporting/test_html_browser.py \
 	tests/test_architectures.py tests/test_docs.py tests/test_numbers.py tests/test_results.py tests/test_damaged_inputs.py
 
-.PHONY: help run test quick lint docs bench serve live torture presets browser setup fetch clean
+.PHONY: help run test quick lint docs bench serve live torture presets release browser setup fetch clean
 
 help:
 	@awk -F': ' '/^## [a-z]+: /{sub("## ", "", $$1); printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -22,12 +26,12 @@ run: fetch
 ## test: set everything up, fetch SmolLM2, check style, types and structure, run all tests
 test: fetch lint browser
 	@echo "== tests (tiny model, then SmolLM2)"
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 ## quick: lint, types, structure, unit tests and doctests on the tiny model, in minutes
 quick: lint
 	@echo "== unit tests and doctests (tiny model)"
-	$(BIN)/python -m pytest -m "not smollm2" $(SLOW:%=--ignore=%) tests larc
+	$(PYTEST) -m "not smollm2" $(SLOW:%=--ignore=%) tests larc
 
 ## lint: style, types and the one-way house
 lint: setup
@@ -68,6 +72,10 @@ torture: setup
 presets: LARC_NETWORK ?= 1
 presets: setup
 	LARC_NETWORK=$(LARC_NETWORK) $(BIN)/python -m pytest -m network tests/substrate
+
+## release: what a release has to pass besides: the wheel in an empty environment, the notebook
+release: fetch
+	LARC_NETWORK=1 $(BIN)/python -m pytest -m network tests/cli tests/test_examples.py
 
 # Report pages are tried in a headless Chromium: one that is here, or else one that is brought.
 browser: setup

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from larc.proposals.improving import Improvement, ImproveSettings
     from larc.proposals.judges import SubprocessJudge
     from larc.proposals.sampling import Proposal
+    from larc.questions import Limits
     from larc.residual import Factors
     from larc.rules import SGD, Descent, RMSprop, UpdateRule
-    from larc.scoring import Limits
     from larc.state import SlowState
     from larc.stream.awaited import SessionFull, SessionLimits
     from larc.stream.controller import Controller
@@ -68,7 +68,7 @@ _HOMES = {
     "LabelRefused": "larc.errors",
     "LarcError": "larc.errors",
     "Learner": "larc.learner",
-    "Limits": "larc.scoring",
+    "Limits": "larc.questions",
     "NeverAsked": "larc.errors",
     "NotACandidate": "larc.errors",
     "PlainPrompter": "larc.stream.prompter",

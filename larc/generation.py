@@ -14,8 +14,8 @@ from torch import Tensor
 
 from larc.checks import text
 from larc.errors import LarcError, reason
+from larc.questions import ADVICE, Limits, encoded_prompt
 from larc.residual import Factors, apply_correction, apply_residual
-from larc.scoring import ADVICE, Limits, encoded_prompt
 from larc.substrate.frozen import Substrate
 from larc.substrate.shown import showing, shown_by
 from larc.substrate.views import layer_list, square_weight

@@ -25,9 +25,9 @@ from larc.evaluation import (
 )
 from larc.feedback import CandidateLosses, Feedback, Unlabelled, with_offsets
 from larc.learner import Learner
+from larc.questions import Limits
 from larc.residual import checked_seed
 from larc.rules import UpdateRule
-from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.tasks import Task, checked_tasks

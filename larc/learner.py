@@ -17,17 +17,11 @@ from larc.feedback import Feedback
 from larc.generation import active, batches, checked_prompt, generate
 from larc.io.states import load_state, whole
 from larc.priors import PriorCache
-from larc.proposals.sampling import Proposal, Request, propose
+from larc.proposals.sampling import Request, Written, propose
+from larc.questions import EncodedQuestion, Limits, ask
 from larc.residual import Factors
 from larc.rules import SGD, parse_rule, rule_facts
-from larc.scoring import (
-    EncodedQuestion,
-    Limits,
-    ask,
-    chunks,
-    energies,
-    policy,
-)
+from larc.scoring import chunks, energies, policy
 from larc.state import SlowState
 from larc.stepping import Extras, UpdateRule
 from larc.substrate.frozen import Substrate
@@ -195,14 +189,14 @@ class Learner:
                 )
                 for read, score in zip(reads, scores, strict=True):
                     if priors:
-                        score = score - priors[read[0], read[1].candidates]
+                        score = score - priors[read]
                     private = states[read[0]].extras.offsets
                     if private:
                         score = score + score.new_tensor([private.get(t, 0.0) for t in texts[read]])
                     policies[read] = policy(score).cpu()
         return [_finite(number, policies[read]) for number, read in enumerate(asked)]
 
-    def propose_many(self, requests: Sequence[tuple[Episode, Request]]) -> list[list[Proposal]]:
+    def propose_many(self, requests: Sequence[tuple[Episode, Request]]) -> list[Written]:
         """Write texts under each episode's own factors, in shared calls of the model."""
         requests = tuples(requests, ("episode", "request"))
         for _, request in requests:

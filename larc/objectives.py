@@ -11,18 +11,13 @@ import torch
 from torch import Tensor
 
 from larc.feedback import Feedback
+from larc.questions import EncodedQuestion, Limits, ask, prior_question
 from larc.residual import Factors
-from larc.scoring import (
-    EncodedQuestion,
-    Limits,
-    Normalise,
-    Tokens,
-    ask,
-    chunks,
-    energies,
-    prior_question,
-)
+from larc.scoring import Normalise, chunks, energies
 from larc.substrate.frozen import Substrate
+
+#: A state, and candidates without their question.
+PriorKey = tuple[Hashable, EncodedQuestion]
 
 
 @dataclass(frozen=True)
@@ -129,17 +124,16 @@ class FeedbackObjective:
             total = total.index_add(0, into, torch.stack(losses))
         return total
 
-    def _prior_key(self, piece: int) -> tuple[int, Tokens]:
-        return self.owners[piece], self.questions[piece].candidates
+    def _prior_key(self, piece: int) -> tuple[int, EncodedQuestion]:
+        return self.owners[piece], prior_question(self.substrate, self.questions[piece])
 
-    def _priors(self, factors: Factors) -> dict[tuple[int, Tokens], Tensor]:
+    def _priors(self, factors: Factors) -> dict[tuple[int, EncodedQuestion], Tensor]:
         """Return the energies of candidates without a question, of each episode that needs them."""
-        priors: dict[tuple[int, Tokens], Tensor] = {}
+        priors: dict[tuple[int, EncodedQuestion], Tensor] = {}
         if self.normalise != "prior":
             return priors
-        needed = {self._prior_key(n): self.questions[n] for n in range(len(self.questions))}
-        keys = list(needed)
-        questions = [prior_question(self.substrate, needed[key]) for key in keys]
+        keys = list(dict.fromkeys(map(self._prior_key, range(len(self.questions)))))
+        questions = [question for _, question in keys]
         for chunk in chunks(self.substrate, questions, padding=self.padding):
             owners = [keys[index][0] for index in chunk]
             scores = self._energies(factors, [questions[index] for index in chunk], owners)
@@ -304,21 +298,18 @@ class _PriorReads:
         self, objective: FeedbackObjective, factors: Factors, states: Sequence[Hashable]
     ) -> None:
         self.objective, self.states = objective, states
-        pieces: dict[tuple[Hashable, Tokens], int] = {}
+        pieces: dict[PriorKey, int] = {}
         for piece in range(len(objective.questions)):
             pieces.setdefault(self._key(piece), piece)
-        by_size: dict[int, list[tuple[Hashable, Tokens]]] = {}
+        by_size: dict[int, list[PriorKey]] = {}
         for key in pieces:
-            by_size.setdefault(len(key[1]), []).append(key)
+            by_size.setdefault(len(key[1].candidates), []).append(key)
         #: Of each physical batch: the keys that it read, under which factors, and the energies.
-        self.batches: list[tuple[list[tuple[Hashable, Tokens]], Factors, Tensor]] = []
-        self.energies: dict[tuple[Hashable, Tokens], Tensor] = {}
-        self.weights: dict[tuple[Hashable, Tokens], dict[int, Tensor]] = {k: {} for k in pieces}
+        self.batches: list[tuple[list[PriorKey], Factors, Tensor]] = []
+        self.energies: dict[PriorKey, Tensor] = {}
+        self.weights: dict[PriorKey, dict[int, Tensor]] = {key: {} for key in pieces}
         for keys in by_size.values():
-            asked = [
-                prior_question(objective.substrate, objective.questions[pieces[key]])
-                for key in keys
-            ]
+            asked = [question for _, question in keys]
             for chunk in chunks(objective.substrate, asked, padding=objective.padding):
                 members = [keys[index] for index in chunk]
                 owners = [objective.owners[pieces[key]] for key in members]
@@ -327,9 +318,9 @@ class _PriorReads:
                 self.batches.append((members, leaf, scores))
                 self.energies |= dict(zip(members, scores.detach(), strict=True))
 
-    def _key(self, piece: int) -> tuple[Hashable, Tokens]:
-        objective = self.objective
-        return self.states[objective.owners[piece]], objective.questions[piece].candidates
+    def _key(self, piece: int) -> PriorKey:
+        owner, question = self.objective._prior_key(piece)
+        return self.states[owner], question
 
     def of(self, piece: int) -> Tensor:
         """Return the prior energies of a piece's candidates."""

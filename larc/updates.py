@@ -11,8 +11,9 @@ import torch
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses, Feedback, Label
 from larc.objectives import FeedbackObjective
+from larc.questions import Limits
 from larc.residual import Factors
-from larc.scoring import Limits, Normalise
+from larc.scoring import Normalise
 from larc.stepping import Extras, StepContext, StepResult, UpdateRule, take_step
 from larc.substrate.frozen import Substrate
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 # As the command line does, and before torch is loaded: threads that wait do not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Processes that tests start have one thread too: two tests run at once.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch

@@ -5,7 +5,7 @@ import pytest
 
 import larc
 from larc.interventions import CELLS
-from larc.scoring import ask
+from larc.questions import ask
 from tests.questions import CANDIDATES, LOSSES, PROMPTS, random_factors
 
 

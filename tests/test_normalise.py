@@ -9,8 +9,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import larc
 from larc.feedback import BrierLabel
 from larc.objectives import FeedbackObjective, gradients_together
+from larc.questions import ask, prior_question
 from larc.residual import Factors
-from larc.scoring import ask, energies, layout_for, prior_question
+from larc.scoring import energies, layout_for
 from larc.state import SlowState
 from larc.training.streams import StreamSettings, StreamTrainer
 from tests.questions import random_factors, start
@@ -160,3 +161,24 @@ def test_training_goes_through_the_prior(tiny):
     assert (up - down) / (2 * step) == pytest.approx(size, rel=0.02)
     trained = larc.train_streams(tiny, windows, normalise="prior", window=6, updates=1, seed=1)
     assert trained.normalise == "prior"
+
+
+def test_a_prior_follows_the_last_line_of_a_prompt(tiny):
+    """What a question adds is compared, not the line that says what is asked for."""
+    once, again = (ask(tiny, f"Commit: {text}\nComponent: ", LONG) for text in ("one", "another"))
+    assert prior_question(tiny, once) == prior_question(tiny, again)
+    assert prior_question(tiny, once).prompt == ask(tiny, "Component: ", LONG).prompt
+    assert prior_question(tiny, ask(tiny, "one\nIt is ", LONG)) != prior_question(tiny, once)
+    # Of one line nothing is left, nor of one with nothing but empty lines before it.
+    for prompt in ("Component: ", "\n\nComponent: "):
+        assert len(prior_question(tiny, ask(tiny, prompt, LONG)).prompt) == 1
+    # Questions with one last line share a prior; with another they have one of their own.
+    learner = larc.Learner(tiny, on(tiny, "prior", 2))
+    episode = learner.begin()
+    episode.factors = random_factors(tiny, 9)
+    prompts = ("a\nComponent: ", "b\nComponent: ", "b\nKind: ")
+    for prompt, policy in zip(
+        prompts, learner.read_many([(episode, p, LONG) for p in prompts]), strict=True
+    ):
+        expected = by_hand(tiny, episode.factors, prompt, "prior", 2).softmax(-1)
+        torch.testing.assert_close(policy, expected, atol=1e-5, rtol=1e-4)

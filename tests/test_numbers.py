@@ -10,9 +10,11 @@ from larc.runs.run import Run
 from larc.studies.episodic.names import training_name
 from larc.studies.episodic.results import BOOTSTRAP_SEED, load_results
 from tests.pages import ROOT, named
+from website.pages import FIGURES, figure, pages, renewed
 from website.paper import PAPER
 from website.picture import PICTURE, picture
-from website.published import FIGURES, RESULTS, beside, figure, pages, published, renewed, rows
+from website.published import RESULTS, published, rows
+from website.tables import joined
 
 
 @pytest.mark.parametrize("page", pages(), ids=named)
@@ -29,7 +31,7 @@ def test_the_picture_is_that_of_the_results():
 
 @pytest.mark.parametrize("shown", FIGURES, ids=named)
 def test_the_figures_on_pages_are_the_published_ones(shown):
-    assert shown.read_bytes() == figure(FIGURES[shown]), "run `python -m website`"
+    assert shown.read_bytes() == figure(*FIGURES[shown]), "run `python -m website`"
 
 
 def test_readme_shows_the_headline():
@@ -59,7 +61,7 @@ def test_the_papers_rows_have_the_columns_of_ours(table):
     named = set(PAPER[table][0])
     assert set(ours[0]) <= named
     assert named - set(ours[0]) <= set(SEEDS[1:])  # seeds that a run may lack
-    assert len(beside(PAPER[table], ours).rows) == len(PAPER[table]) - 1 + len(ours)
+    assert len(joined(PAPER[table], ours).rows) == len(PAPER[table]) - 1 + len(ours)
 
 
 def test_the_papers_gains_are_those_it_states():

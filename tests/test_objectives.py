@@ -32,7 +32,7 @@ def test_one_forward_serves_all_that_is_said_of_a_question(targets):
     substrate.ledger.clear()
     together = objective(substrate, feedback, [0] * targets).gradients(factors)
     entries = substrate.ledger.entries
-    row = len(larc.scoring.ask(substrate, "Which? ", ANSWERS).packed.rows[0].tokens)
+    row = len(larc.questions.ask(substrate, "Which? ", ANSWERS).packed.rows[0].tokens)
     assert entries["other", "mixer"].effective == row
     assert entries["other", "backward"].calls == min(targets, len(ANSWERS))
     # Float32 rounding of sums taken in another order, relative to the largest entry.

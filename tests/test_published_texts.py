@@ -5,7 +5,7 @@ import pytest
 
 from larc.domains.ci import ci_prompt, read_jobs
 from larc.domains.programs import build_episodes, split_groups, to_task
-from larc.scoring import ask
+from larc.questions import ask
 
 SPLITS = ("training", "development", "reserved", "historical")
 

@@ -11,14 +11,9 @@ import larc
 from larc.cli import main
 from larc.feedback import CandidateLosses, Label, expected_risk, label_cross_entropy
 from larc.log_probabilities import log_probabilities
+from larc.questions import ask
 from larc.residual import Factors
-from larc.scoring import (
-    Limits,
-    ask,
-    chunks,
-    energies,
-    policy,
-)
+from larc.scoring import chunks, energies, policy
 from larc.substrate.frozen import Substrate
 from larc.substrate.tiny import byte_tokenizer, random_llama
 from tests.questions import CANDIDATES, LOSSES, PROMPTS, random_factors
@@ -225,31 +220,6 @@ def test_expected_risk_slope_in_energies_is_the_papers():
 def test_cross_entropy_is_minus_the_log_of_the_policy():
     scores = torch.tensor([0.3, -1.0, 0.5])
     torch.testing.assert_close(label_cross_entropy(scores, 1), -policy(scores)[1].log())
-
-
-@pytest.mark.parametrize(
-    ("prompt", "candidates", "message"),
-    [
-        ("q", [], "no candidates"),
-        ("q", "ab", "one text, 'ab'"),
-        ("q", ["a", ""], "candidate 1 is empty"),
-        ("q", ["a", "b", "a"], "the same"),
-        ("", ["a", "b"], "prompt is empty"),
-        ("q" * 385, ["a", "b"], "385 tokens, over the limit of 384"),
-        ("q", ["a", "b" * 32], "33 tokens with its end of sequence, over the limit of 32"),
-        ("q", ["a", 3], "candidate 1 is no text"),
-        (7, ["a", "b"], "the prompt is no text"),
-    ],
-)
-def test_questions_that_cannot_be_scored_are_refused(tiny, prompt, candidates, message):
-    with pytest.raises(larc.LarcError, match=message):
-        ask(tiny, prompt, candidates)
-
-
-def test_limits_can_be_raised_and_nothing_is_cut(tiny):
-    question = ask(tiny, "q" * 385, ["a", "b" * 32], Limits(prompt=385, candidate=33))
-    assert len(question.prompt) == 385
-    assert len(question.candidates[1]) == 33
 
 
 @pytest.mark.parametrize("losses", [[0.0], [0, 1, 2], [0.0, float("nan")], [0.0, float("inf")]])

@@ -9,8 +9,9 @@ import torch
 import larc
 from larc.cli import main
 from larc.interventions import predict
+from larc.questions import ask
 from larc.residual import Factors
-from larc.scoring import ask, energies
+from larc.scoring import energies
 from larc.training.tasks import train
 from tests.questions import CANDIDATES, PROMPTS, feedback, random_factors
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, version
 
 from larc.cli import (
     adapter,
@@ -104,12 +105,18 @@ def check_distribution() -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog="larc",
-        usage="larc COMMAND ...",
+        usage="larc COMMAND ... | larc --version",
         description="Learning from feedback inside a frozen language model.",
         epilog=f"exit codes: {OK} done, {REFUSED} refused, {USAGE} wrong command line, "
         f"{INTERRUPTED} stopped",
     )
     parser.set_defaults(parser=parser)
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"larc {version('larc-lm')}",
+        help=argparse.SUPPRESS,  # the usage has it: help is to fit a screen
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="larc")
     first = (fetch, demo, serve, study, ci, report, verify, pack)
     for one in (*first, export, package, adapter, bench, completion):

@@ -55,8 +55,12 @@ class TextExpert:
         """Empty the private part."""
         raise TypeError(f"{type(self).__name__} does not say what is private")
 
-    def fit(self: E, streams: Iterable[Sequence[Recorded]]) -> E:
-        """Fit the slow part on training streams, and empty the private part; returns itself."""
+    def fit(self: E, streams: Iterable[Sequence[Recorded]], horizon: int = 0) -> E:
+        """Fit the slow part on training streams, and empty the private part; returns itself.
+
+        Settings are chosen by the half-Brier loss of the first ``horizon`` questions of a stream,
+        or of so many that they are 2,000 in all.
+        """
         raise TypeError(f"{type(self).__name__} does not say how it is fitted")
 
     def facts(self) -> Mapping[str, Any]:
@@ -143,21 +147,36 @@ def events_of(items: Sequence[Recorded]) -> Iterator[Ask[Recorded] | Arrive[Reco
     )
 
 
+#: The most questions that settings are chosen on, where nobody says how many of a stream.
+TUNED_ON = 2000
+
+
+def heads(streams: Sequence[Sequence[Recorded]], horizon: int = 0) -> list[list[Recorded]]:
+    """Return the first questions of each stream, that settings are chosen on."""
+    share = horizon or max(2, TUNED_ON // len(streams))
+    return [sorted(items, key=lambda i: (i.asked, i.name))[:share] for items in streams]
+
+
 def replayed_loss(expert: TextExpert, streams: Sequence[Sequence[Recorded]]) -> float:
-    """Return the mean log loss of an expert along streams, each with a private part of its own."""
-    losses = []
+    """Return the half-Brier loss of an expert along streams, which weigh equally.
+
+    Each begins with a private part of its own.
+    """
+    means = []
     for items in streams:
+        losses: list[float] = []
         fresh = expert.begin()
         for event in events_of(items):
             if isinstance(event, Ask):
                 answers = fresh.probabilities([item.question for item in event.items])
                 losses += [
-                    -float(np.log(max(policy[item.right], 1e-12)))
+                    0.5 * float(policy @ policy - 2 * policy[item.right] + 1)
                     for policy, item in zip(answers, event.items, strict=True)
                 ]
             else:
                 fresh.learn([Labelled(item.question, item.right) for item in event.items])
-    return float(np.mean(losses))
+        means.append(float(np.mean(losses)))
+    return float(np.mean(means))
 
 
 def checked_streams(streams: Iterable[Sequence[Recorded]]) -> list[list[Recorded]]:

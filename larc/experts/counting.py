@@ -9,16 +9,27 @@ from typing import Any, Self
 import numpy as np
 
 from larc.errors import LarcError
-from larc.experts.base import Floats, TextExpert, checked_streams, events_of, replayed_loss
+from larc.experts.base import (
+    Floats,
+    TextExpert,
+    checked_streams,
+    events_of,
+    heads,
+    replayed_loss,
+)
 from larc.stream.question import Labelled, Question, Recorded
 from larc.stream.queue import Ask
+
+# How many labels for each candidate the shares of training streams may count as.
+_STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class LabelFrequencies(TextExpert):
     """How often each candidate was right so far, by its text.
 
     The slow part is how often it is right in training streams; it counts as much as ``strength``
-    labels for each candidate. Not fitted, that is one label each: add-one smoothing.
+    labels for each candidate, which fitting chooses. Not fitted, it is one label each: add-one
+    smoothing.
 
     Examples
     --------
@@ -32,7 +43,7 @@ class LabelFrequencies(TextExpert):
     def __init__(self, name: str = "FREQUENCIES", *, strength: float = 1.0) -> None:
         if not strength > 0:
             raise LarcError(f"strength {strength} was given; give a positive number.")
-        self.strength = float(strength)
+        self.strength = self.first_strength = float(strength)
         self.shares: dict[str, float] = {}
         super().__init__(name)
 
@@ -60,31 +71,42 @@ class LabelFrequencies(TextExpert):
             right = question.candidates[label]
             self.counts[right] = self.counts.get(right, 0) + 1
 
-    def fit(self, streams: Iterable[Sequence[Recorded]]) -> Self:
-        """Take how often each label was right where it was a candidate, streams counting alike."""
+    def fit(self, streams: Iterable[Sequence[Recorded]], horizon: int = 0) -> Self:
+        """Take how often each label was right where it was a candidate, streams counting alike.
+
+        How much that counts is chosen on every second stream, from what the others say.
+        """
+        chosen = checked_streams(streams)
+        if len(chosen) > 1:
+            self._count(chosen[::2])
+            best_of(self, "strength", _STRENGTHS, heads(chosen[1::2], horizon))
+        self._count(chosen)
+        self.forget()
+        return self
+
+    def _count(self, streams: list[list[Recorded]]) -> None:
         right: Counter[str] = Counter()
         offered: Counter[str] = Counter()
-        for items in checked_streams(streams):
+        for items in streams:
             for item in items:
                 candidates = item.question.candidates
                 right[candidates[item.right]] += 1 / len(items)  # type: ignore[assignment]
                 for text in candidates:
                     offered[text] += 1 / len(items)  # type: ignore[assignment]
         self.shares = {text: right[text] / offered[text] for text in offered if right[text]}
-        self.forget()
-        return self
 
     def facts(self) -> Mapping[str, Any]:
-        """Return its settings."""
-        return {"strength": self.strength}
+        """Return its settings: the strength from before a fit."""
+        return {"strength": self.first_strength}
 
     def slow(self) -> Any:
-        """Return the shares of training labels."""
-        return dict(self.shares)
+        """Return the shares of training labels, and how much they count."""
+        return {"shares": dict(self.shares), "strength": self.strength}
 
     def restore_slow(self, slow: Any) -> None:
         """Go back to shares of training labels."""
-        self.shares = {str(text): float(share) for text, share in slow.items()}
+        self.strength = float(slow["strength"])
+        self.shares = {str(text): float(share) for text, share in slow["shares"].items()}
 
     def state(self) -> Any:
         """Return the counts."""
@@ -137,7 +159,7 @@ class LastLabel(TextExpert):
         for question, label in labelled:
             self.last = question.candidates[label]
 
-    def fit(self, streams: Iterable[Sequence[Recorded]]) -> Self:
+    def fit(self, streams: Iterable[Sequence[Recorded]], horizon: int = 0) -> Self:
         """Take how often the last label that had arrived was right again."""
         again = asked = 1.0  # as if it had been right once, and wrong once
         asked += 1.0
@@ -176,10 +198,11 @@ class LastLabel(TextExpert):
         self.last = None if state["last"] is None else str(state["last"])
 
 
-def best_of(expert: TextExpert, name: str, values: Sequence[Any], streams: list[Any]) -> None:
-    """Give a setting the value that has the lowest log loss along training streams."""
+def best_of(expert: TextExpert, name: str, values: Sequence[Any], streams: list[Any]) -> float:
+    """Give a setting the value that has the lowest loss along training streams, and return that."""
     losses = []
     for value in values:
         setattr(expert, name, value)
         losses.append(replayed_loss(expert, streams))
     setattr(expert, name, values[int(np.argmin(losses))])
+    return min(losses)

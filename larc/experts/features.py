@@ -9,17 +9,23 @@ from typing import Any, Self
 import numpy as np
 
 from larc.errors import LarcError
-from larc.experts.base import Floats, TextExpert, checked_streams, pack_array, unpack_array
+from larc.experts.base import (
+    Floats,
+    TextExpert,
+    checked_streams,
+    heads,
+    pack_array,
+    unpack_array,
+)
 from larc.experts.counting import LabelFrequencies, best_of
-from larc.experts.logistic import Features, Logistic
-from larc.scoring import Limits, ask, layout_for
+from larc.experts.logistic import Features, Logistic, named_in_text
+from larc.questions import Limits, ask
+from larc.scoring import layout_for
 from larc.stream.question import Labelled, Question, Recorded
 from larc.substrate.frozen import Substrate
 
 # Widths of a case's neighbourhood that fitting chooses among.
 _WIDTHS = (0.05, 0.1, 0.2, 0.4, 0.8)
-# The most cases that a width is chosen on.
-_TUNED_ON = 1500
 
 
 class PooledFeatures:
@@ -93,6 +99,8 @@ class FeatureReadout(Logistic):
     True
     """
 
+    dense = True
+
     def __init__(
         self,
         pooled: PooledFeatures,
@@ -100,9 +108,6 @@ class FeatureReadout(Logistic):
         *,
         bias_rate: float = 0.1,
         rate: float = 0.3,
-        epochs: int = 4,
-        slow_rate: float = 0.1,
-        decay: float = 1e-4,
         seed: int = 0,
     ) -> None:
         self.pooled = copy(pooled)  # its scale is fitted with this expert
@@ -115,20 +120,18 @@ class FeatureReadout(Logistic):
             extract,
             pooled.size,
             name,
+            match=named_in_text,
             bias_rate=bias_rate,
             rate=rate,
-            epochs=epochs,
-            slow_rate=slow_rate,
-            decay=decay,
             seed=seed,
         )
 
-    def fit(self, streams: Iterable[Sequence[Recorded]]) -> Self:
+    def fit(self, streams: Iterable[Sequence[Recorded]], horizon: int = 0) -> Self:
         """Fit centre and spread of the features, then the read-out."""
         chosen = checked_streams(streams)
         self._known.clear()
         self.pooled.fit([item.question for items in chosen for item in items])
-        return super().fit(chosen)
+        return super().fit(chosen, horizon)
 
     def facts(self) -> Mapping[str, Any]:
         """Return its settings, and what its features are of."""
@@ -190,9 +193,16 @@ class NearestCases(TextExpert):
 
     def forget(self) -> None:
         """Forget all cases."""
-        self.vectors: Floats = np.zeros((0, self.pooled.size))
-        self.labels: list[str] = []
+        #: Grown by doubling to as many rows as cases are kept, then written in turns.
+        self._vectors = np.zeros((0, self.pooled.size), dtype=np.float32)
+        self._codes = np.zeros(0, dtype=np.intp)
+        self._code_of: dict[str, int] = {}
+        self._learned = 0  # cases learned, forgotten ones among them
         self.frequencies = self.frequencies.begin()
+
+    @property
+    def _held(self) -> int:
+        return min(self._learned, self.cases)
 
     def _features(self, question: Question) -> Floats:
         known = self._known.get(question.prompt)
@@ -205,34 +215,44 @@ class NearestCases(TextExpert):
     def probabilities(self, questions: Sequence[Question]) -> list[Floats]:
         """Return what the labels of near cases say."""
         policies = self.frequencies.probabilities(questions)
-        if not self.labels or not questions:
+        held = self._held
+        if not held or not questions:
             return policies
         vectors = np.stack([self._features(question) for question in questions])
-        nearness = np.exp((vectors @ self.vectors.T - 1) / self.width)
-        labels = np.array(self.labels)
+        similar = vectors.astype(np.float32) @ self._vectors[:held].T
+        nearness = np.exp((similar.astype(np.float64) - 1) / self.width)
         for policy, near, question in zip(policies, nearness, questions, strict=True):
-            policy += [near[labels == text].sum() for text in question.candidates]
+            # One more than there are labels: a candidate that no case has is nobody's.
+            sums = np.bincount(self._codes[:held], near, len(self._code_of) + 1)
+            policy += sums[[self._code_of.get(text, -1) for text in question.candidates]]
             policy /= policy.sum()
         return policies
 
     def learn(self, labelled: Sequence[Labelled]) -> None:
         """Keep the cases."""
         self.frequencies.learn(labelled)
-        fresh = [self._features(question) for question, _ in labelled]
-        if fresh:
-            self.vectors = np.concatenate([self.vectors, np.stack(fresh)])[-self.cases :]
-            self.labels += [question.candidates[label] for question, label in labelled]
-            self.labels = self.labels[-self.cases :]
+        for question, label in labelled:
+            self._keep(self._features(question), question.candidates[label])
 
-    def fit(self, streams: Iterable[Sequence[Recorded]]) -> Self:
+    def _keep(self, vector: Floats, label: str) -> None:
+        """Keep a case in the place of the oldest, if there are as many as may be."""
+        slot = self._learned % self.cases
+        if slot >= len(self._codes):
+            more = min(max(8, len(self._codes)), self.cases - len(self._codes))
+            room = np.zeros((more, self.pooled.size), dtype=np.float32)
+            self._vectors = np.concatenate([self._vectors, room])
+            self._codes = np.concatenate([self._codes, np.zeros(more, dtype=np.intp)])
+        self._vectors[slot] = vector
+        self._codes[slot] = self._code_of.setdefault(label, len(self._code_of))
+        self._learned += 1
+
+    def fit(self, streams: Iterable[Sequence[Recorded]], horizon: int = 0) -> Self:
         """Fit the features' centre and spread and the frequencies, then choose the width."""
         chosen = checked_streams(streams)
         self._known.clear()
         self.pooled.fit([item.question for items in chosen for item in items])
-        self.frequencies.fit(chosen)
-        share = max(2, _TUNED_ON // len(chosen))
-        heads = [sorted(items, key=lambda i: (i.asked, i.name))[:share] for items in chosen]
-        best_of(self, "width", _WIDTHS, heads)
+        self.frequencies.fit(chosen, horizon)
+        best_of(self, "width", _WIDTHS, heads(chosen, horizon))
         self.forget()
         return self
 
@@ -256,17 +276,25 @@ class NearestCases(TextExpert):
         self._known.clear()
 
     def state(self) -> Any:
-        """Return the cases."""
+        """Return the cases, and how many were learned: the next takes the oldest's place."""
+        texts, held = list(self._code_of), self._held
         return {
-            "vectors": pack_array(self.vectors),
-            "labels": list(self.labels),
+            "vectors": pack_array(self._vectors[:held]),
+            "labels": [texts[code] for code in self._codes[:held]],
+            "learned": self._learned,
             "counts": self.frequencies.state(),
         }
 
     def restore(self, state: Any) -> None:
         """Go back to saved cases."""
         vectors, labels = unpack_array(state["vectors"]), [str(text) for text in state["labels"]]
-        if vectors.shape != (len(labels), self.pooled.size):
+        learned = int(state.get("learned", len(labels)))
+        if vectors.shape != (len(labels), self.pooled.size) or len(labels) != min(
+            learned, self.cases
+        ):
             raise ValueError("cases and labels do not belong together")
+        self.forget()
+        for vector, label in zip(vectors, labels, strict=True):
+            self._keep(vector, label)
+        self._learned = learned
         self.frequencies.restore(state["counts"])
-        self.vectors, self.labels = vectors, labels

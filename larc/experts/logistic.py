@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +16,7 @@ from larc.experts.base import (
     Reader,
     TextExpert,
     checked_streams,
+    heads,
     pack_array,
     softmax,
     unpack_array,
@@ -29,14 +32,45 @@ Match = Callable[[Question], Floats]
 # Steps that fitting chooses among, of the bias and of the features.
 _BIAS_RATES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 _RATES = (0.0, 0.3, 1.0, 3.0, 10.0)
-# The most questions that steps are chosen on, and texts whose features are remembered.
-_TUNED_ON, _REMEMBERED = 2000, 8192
+#: Ways to fit the slow part that fitting chooses among: the step of AdaGrad, passes over the
+#: training questions in a seeded order, and the share that weights are drawn back by.
+SLOW_FITS = tuple(product((0.03, 0.1, 0.3), (1, 4), (1e-4, 1e-2)))
+# The most texts whose features are remembered.
+_REMEMBERED = 8192
+WORD = re.compile(r"[^\W_]+")
+
+
+def named_in_text(question: Question) -> Floats:
+    """Return for each candidate how much of its name is in the text.
+
+    A part of a name counts if a word of the text begins with it, or is itself a beginning of it,
+    of three letters or more: docs and documentation both have to do with doc.
+
+    Examples
+    --------
+    >>> named_in_text(Question("a", ("bug fix", "docs"), prompt="fix the doc parser")).tolist()
+    [0.5, 1.0]
+    """
+    text = question.source if isinstance(question.source, str) else question.prompt
+    words = {word for word in WORD.findall(text.lower()) if len(word) > 2}
+    shares = []
+    for candidate in question.candidates:
+        parts = WORD.findall(candidate.lower())
+        told = (
+            any(word.startswith(part) or part.startswith(word) for word in words) for part in parts
+        )
+        shares.append(sum(told) / max(1, len(parts)))
+    return np.array(shares)
 
 
 class Weights:
-    """A weight for each feature and each label, labels by their text; the last row is a bias."""
+    """A weight for each feature and each label, labels by their text; the last row is a bias.
 
-    def __init__(self, size: int) -> None:
+    ``dense`` says that every question has every feature, in order: then none is looked up.
+    """
+
+    def __init__(self, size: int, dense: bool = False) -> None:
+        self.dense = dense
         self.columns: dict[str, int] = {}
         self.values: Floats = np.zeros((size + 1, 4))
         self._chosen: dict[tuple[str, ...], NDArray[np.intp]] = {}
@@ -46,7 +80,8 @@ class Weights:
         if not self.columns:
             return np.zeros(len(candidates))
         indices, values = features
-        scores = values @ self.values.take(indices, axis=0) + self.values[-1]
+        rows = self.values[:-1] if self.dense else self.values.take(indices, axis=0)
+        scores = values @ rows + self.values[-1]
         # The last column of all is nobody's: what is not known is looked up there.
         return np.append(scores, 0.0)[self._columns_of(candidates)]
 
@@ -65,8 +100,12 @@ class Weights:
             self._column(text)
         indices, values = features
         columns = self._columns_of(candidates)
-        # Indices and columns are distinct, so indexed addition misses none.
-        self.values[np.ix_(indices, columns)] += np.outer(values, by)
+        if self.dense:  # whole rows: what is nobody's is 0, and stays so
+            steps = np.zeros(self.values.shape[1])
+            steps[columns] = by
+            self.values[:-1] += values[:, None] * steps
+        else:  # indices and columns are distinct, so indexed addition misses none
+            self.values[np.ix_(indices, columns)] += np.outer(values, by)
         self.values[-1, columns] += bias
 
     def _column(self, text: str) -> None:
@@ -88,9 +127,9 @@ class Weights:
         }
 
     @staticmethod
-    def unpack(packed: Mapping[str, Any], size: int) -> Weights:
+    def unpack(packed: Mapping[str, Any], size: int, dense: bool = False) -> Weights:
         """Return the weights that were packed."""
-        weights = Weights(size)
+        weights = Weights(size, dense)
         for text in packed["labels"]:
             weights._column(str(text))
         rows, values = unpack_array(packed["rows"]), unpack_array(packed["values"])
@@ -118,11 +157,14 @@ class Logistic(TextExpert):
     on
         What it stands on: returns probabilities for questions asked now.
     bias_rate, rate
-        The private steps, of the bias and of the features; 0 for none. Fitting chooses them anew.
-    epochs, slow_rate, decay, seed
-        How the slow part is fitted: passes over the training questions in a seeded order, the step
-        of AdaGrad, and the share that weights are drawn back by.
+        The private steps, of the bias and of the features; 0 for none. Fitting chooses them anew,
+        with the way that the slow part is fitted.
+    seed
+        Of the order of training questions.
     """
+
+    #: Whether every question has all features, in order.
+    dense = False
 
     def __init__(
         self,
@@ -134,25 +176,22 @@ class Logistic(TextExpert):
         on: Reader | None = None,
         bias_rate: float = 0.1,
         rate: float = 0.3,
-        epochs: int = 4,
-        slow_rate: float = 0.3,
-        decay: float = 1e-4,
         seed: int = 0,
     ) -> None:
-        if min(bias_rate, rate, decay) < 0 or not slow_rate > 0 or epochs < 1 or size < 1:
-            raise LarcError("rates and decay are 0 or more, slow_rate, epochs and size above 0.")
+        if min(bias_rate, rate) < 0 or size < 1:
+            raise LarcError("rates are 0 or more, and the size is above 0.")
         self.extract, self.size, self.match, self.on = extract, size, match, on
         self.match_weight = 0.0
         self.bias_rate, self.rate = float(bias_rate), float(rate)
-        self.epochs, self.slow_rate, self.decay, self.seed = epochs, slow_rate, decay, seed
+        self.slow_fit, self.seed = SLOW_FITS[0], seed
         self._first = {"bias_rate": self.bias_rate, "rate": self.rate}
-        self.weights = Weights(size)
+        self.weights = Weights(size, self.dense)
         self._known: dict[tuple[str, str], Features] = {}
         super().__init__(name)
 
     def forget(self) -> None:
         """Empty the private weights, and what is kept of questions that were asked."""
-        self.private = Weights(self.size)
+        self.private = Weights(self.size, self.dense)
         #: What it stood on when a question was asked, until its label arrives.
         self.stood: dict[str, Floats] = {}
 
@@ -204,11 +243,10 @@ class Logistic(TextExpert):
             self.private.add(question.candidates, self.features(question), by, bias)
             self.stood.pop(question.name, None)
 
-    def fit(self, streams: Iterable[Sequence[Recorded]]) -> Self:
-        """Fit the slow weights, then choose the private steps along the same streams.
+    def fit(self, streams: Iterable[Sequence[Recorded]], horizon: int = 0) -> Self:
+        """Choose how to fit the slow weights, and the private steps; then fit on all streams.
 
-        The steps are chosen with slow weights that other streams were fitted on: halves in turn
-        would leave too little, so it is every second stream.
+        Both are chosen on every second stream, with slow weights that the others were fitted on.
         """
         if self.on is not None:
             raise LarcError(
@@ -216,35 +254,40 @@ class Logistic(TextExpert):
             )
         chosen = checked_streams(streams)
         if len(chosen) > 1:
-            self.weights, self.match_weight = self._fitted(chosen[::2])
-            self._choose_steps(chosen[1::2])
-        self.weights, self.match_weight = self._fitted(chosen)
+            self._choose(chosen[::2], heads(chosen[1::2], horizon))
+        self.weights, self.match_weight = self._fitted(chosen, self.slow_fit)
         self.forget()
         return self
 
-    def _choose_steps(self, streams: list[list[Recorded]]) -> None:
-        share = max(2, _TUNED_ON // len(streams))
-        heads = [sorted(items, key=lambda i: (i.asked, i.name))[:share] for items in streams]
-        self.rate = 0.0
-        best_of(self, "bias_rate", _BIAS_RATES, heads)
-        best_of(self, "rate", _RATES, heads)
+    def _choose(self, fitted: list[list[Recorded]], replayed: list[list[Recorded]]) -> None:
+        best = (np.inf, self.slow_fit, self.bias_rate, self.rate)
+        for how in SLOW_FITS:
+            self.weights, self.match_weight = self._fitted(fitted, how)
+            self.rate = 0.0
+            best_of(self, "bias_rate", _BIAS_RATES, replayed)
+            loss = best_of(self, "rate", _RATES, replayed)
+            best = min(best, (loss, how, self.bias_rate, self.rate))
+        _, self.slow_fit, self.bias_rate, self.rate = best
 
-    def _fitted(self, streams: list[list[Recorded]]) -> tuple[Weights, float]:
-        weights, squares = Weights(self.size), Weights(self.size)
+    def _fitted(
+        self, streams: list[list[Recorded]], how: tuple[float, int, float]
+    ) -> tuple[Weights, float]:
+        slow_rate, epochs, decay = how
+        weights, squares = Weights(self.size, self.dense), Weights(self.size, self.dense)
         match_weight, match_squares = 0.0, 1e-8
         items = [item for stream in streams for item in stream]
         order = np.random.default_rng(self.seed)
-        for _ in range(self.epochs):
+        for _ in range(epochs):
             for index in order.permutation(len(items)):
                 question = items[index].question
                 slope = -softmax(self._slow_logits(question, weights, match_weight))
                 slope[items[index].right] += 1.0
                 features = self.features(question)
-                _adagrad(weights, squares, question.candidates, features, slope, self)
+                _adagrad(weights, squares, question.candidates, features, slope, slow_rate, decay)
                 if self.match is not None:
                     pull = float(slope @ self.match(question))
                     match_squares += pull**2
-                    match_weight += self.slow_rate * pull / match_squares**0.5
+                    match_weight += slow_rate * pull / match_squares**0.5
         return weights, match_weight
 
     def facts(self) -> Mapping[str, Any]:
@@ -252,16 +295,14 @@ class Logistic(TextExpert):
         return {
             "size": self.size,
             "stands": self.on is not None,
-            "epochs": self.epochs,
-            "slow_rate": self.slow_rate,
-            "decay": self.decay,
             "seed": self.seed,
             **self._first,
         }
 
     def slow(self) -> Any:
-        """Return the slow weights, and the private steps that were chosen."""
+        """Return the slow weights, how they were fitted, and the private steps that were chosen."""
         return {
+            "fit": list(self.slow_fit),
             "weights": self.weights.pack(),
             "match_weight": self.match_weight,
             "bias_rate": self.bias_rate,
@@ -270,7 +311,9 @@ class Logistic(TextExpert):
 
     def restore_slow(self, slow: Any) -> None:
         """Go back to slow weights and private steps."""
-        self.weights = Weights.unpack(slow["weights"], self.size)
+        slow_rate, epochs, decay = slow["fit"]
+        self.slow_fit = (float(slow_rate), int(epochs), float(decay))
+        self.weights = Weights.unpack(slow["weights"], self.size, self.dense)
         self.bias_rate, self.rate = float(slow["bias_rate"]), float(slow["rate"])
         self.match_weight = float(slow["match_weight"])
 
@@ -281,7 +324,7 @@ class Logistic(TextExpert):
 
     def restore(self, state: Any) -> None:
         """Go back to private weights."""
-        private = Weights.unpack(state["weights"], self.size)
+        private = Weights.unpack(state["weights"], self.size, self.dense)
         stood = {str(name): unpack_array(policy) for name, policy in state["stood"].items()}
         self.private, self.stood = private, stood
 
@@ -292,7 +335,8 @@ def _adagrad(
     candidates: tuple[str, ...],
     features: Features,
     slope: Floats,
-    settings: Logistic,
+    rate: float,
+    decay: float,
 ) -> None:
     """Take one step of AdaGrad on one question's gradient."""
     indices, values = features
@@ -300,9 +344,9 @@ def _adagrad(
         weights._column(text)
         squares._column(text)
     columns = weights._columns_of(candidates)
-    block = np.ix_(np.append(indices, settings.size), columns)
+    block = np.ix_(np.append(indices, -1), columns)  # the last row is the bias
     gradient = np.outer(np.append(values, 1.0), slope)
     squares.values[block] += gradient**2
     here = weights.values[block]
-    step = settings.slow_rate / np.sqrt(squares.values[block] + 1e-8)
-    weights.values[block] = here + step * (gradient - settings.decay * here)
+    step = rate / np.sqrt(squares.values[block] + 1e-8)
+    weights.values[block] = here + step * (gradient - decay * here)

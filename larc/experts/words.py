@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,11 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from larc.experts.base import Floats, Reader
-from larc.experts.logistic import Extract, Features, Logistic
+from larc.experts.logistic import WORD, Extract, Features, Logistic, named_in_text
 from larc.learner import Episode
 from larc.stream.question import Question
-
-_WORD = re.compile(r"[^\W_]+")
 
 
 def hashed_words(size: int) -> Extract:
@@ -31,29 +28,13 @@ def hashed_words(size: int) -> Extract:
     """
 
     def extract(question: Question) -> Features:
-        words = _WORD.findall(question.prompt.lower())
+        words = WORD.findall(question.prompt.lower())
         texts = {*words, *(f"{first} {second}" for first, second in pairwise(words))}
         hashed = {zlib.crc32(text.encode()) % size for text in texts}
         indices = np.array(sorted(hashed), dtype=np.intp)
         return indices, np.full(len(indices), 1 / np.sqrt(max(1, len(indices))))
 
     return extract
-
-
-def named_in_text(question: Question) -> Floats:
-    """Return for each candidate how much of its name is in the prompt.
-
-    Examples
-    --------
-    >>> named_in_text(Question("a", ("bug fix", "docs"), prompt="fix the parser")).tolist()
-    [0.5, 0.0]
-    """
-    words = set(_WORD.findall(question.prompt.lower()))
-    shares = []
-    for candidate in question.candidates:
-        name = _WORD.findall(candidate.lower())
-        shares.append(sum(word in words for word in name) / max(1, len(name)))
-    return np.array(shares)
 
 
 class WordLogistic(Logistic):
@@ -67,7 +48,7 @@ class WordLogistic(Logistic):
         How many indices words are hashed to.
     on
         What it stands on in place of a slow part: `reading` of a state's episode, say.
-    bias_rate, rate, epochs, slow_rate, decay, seed
+    bias_rate, rate, seed
         As of `Logistic`.
 
     Examples
@@ -91,9 +72,6 @@ class WordLogistic(Logistic):
         on: Reader | None = None,
         bias_rate: float = 0.1,
         rate: float = 0.3,
-        epochs: int = 4,
-        slow_rate: float = 0.3,
-        decay: float = 1e-4,
         seed: int = 0,
     ) -> None:
         super().__init__(
@@ -104,9 +82,6 @@ class WordLogistic(Logistic):
             on=on,
             bias_rate=bias_rate,
             rate=rate,
-            epochs=epochs,
-            slow_rate=slow_rate,
-            decay=decay,
             seed=seed,
         )
 

@@ -6,24 +6,25 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
 
-from larc.checks import checked_path, whole_number
+from larc.checks import checked_path, instance
 from larc.errors import LarcError
 from larc.feedback import CandidateLosses
 from larc.io.states import load_state, save_state, whole
 from larc.proposals.grammar import Grammar
 from larc.proposals.losses import SampledLosses
 from larc.proposals.sampling import Proposal, Request
+from larc.proposals.settings import ImproveSettings as ImproveSettings
 from larc.residual import Factors
+from larc.stepping import Extras, UpdateRule
 
 IMPROVEMENT_FILE = "larc improvement, version 1"
 JUDGED = "judge"
 
-Estimate = Literal["expected", "self-normalised", "policy-gradient"]
 #: From texts to the loss of each; 0 is solved.
 Judge = Callable[[Sequence[str]], Sequence[float]]
 
@@ -32,6 +33,8 @@ class FastState(Protocol):
     """What is improved: an `larc.learner.Episode`."""
 
     factors: Factors
+    extras: Extras
+    rule: UpdateRule
     step: int
     stream: np.random.Generator
 
@@ -44,70 +47,16 @@ class FastState(Protocol):
 
 
 @dataclass(frozen=True)
-class ImproveSettings:
-    """How texts are proposed and learned from.
-
-    Attributes
-    ----------
-    n, max_tokens, temperature
-        How many new texts are proposed in a round, and how they are drawn.
-    estimate
-        What an update lowers: the ``expected`` loss of a choice among the texts, a
-        ``self-normalised`` estimate of the loss of all that would be written, or a
-        ``policy-gradient`` with a baseline.
-    steps
-        Steps of the rule in a round.
-    pool
-        The most texts an update learns from: those of the round, and the best of earlier ones. With
-        0, those of the round alone.
-    target
-        A text whose loss is at most this solves the problem.
-    rounds, calls, positions
-        When to stop: after so many rounds, texts judged, or positions of the model that prompts and
-        texts took; none where there is no such bound.
-    keep
-        Whether what was learned is kept; without, nothing is learned and every round starts from
-        the slow state: the best of n.
-    sham
-        Whether losses are dealt to the texts at random before they are learned from.
-    """
-
-    n: int = 8
-    max_tokens: int = 32
-    temperature: float = 1.0
-    estimate: Estimate = "expected"
-    steps: int = 1
-    pool: int = 0
-    target: float = 0.0
-    rounds: int | None = None
-    calls: int | None = None
-    positions: int | None = None
-    keep: bool = True
-    sham: bool = False
-
-    def __post_init__(self) -> None:
-        Request("", self.n, self.max_tokens, self.temperature)  # refuses what cannot be drawn
-        if self.estimate not in get_args(Estimate):
-            known = ", ".join(get_args(Estimate))
-            raise LarcError(f"estimate {self.estimate!r} is unknown; use one of {known}.")
-        bounds = {"rounds": self.rounds, "calls": self.calls, "positions": self.positions}
-        if all(bound is None for bound in bounds.values()):
-            raise LarcError("nothing ends the search; give rounds, calls or positions.")
-        numbers = {"steps": self.steps, **{k: v for k, v in bounds.items() if v is not None}}
-        for name, value in numbers.items():
-            whole_number(value, name, least=1)
-        whole_number(self.pool, "pool")
-        if self.estimate == "policy-gradient" and self.pool:
-            raise LarcError("a policy gradient is of the round's own texts; leave the pool at 0.")
-
-
-@dataclass(frozen=True)
 class Judged:
-    """A proposal, the loss it was given, and the round that it is of."""
+    """A proposal, the loss it was given, the round that it is of, and the loss it is learned with.
+
+    The last one is another than it was given where losses are sham ones.
+    """
 
     proposal: Proposal
     loss: float
     round: int
+    told: float
 
     @property
     def text(self) -> str:
@@ -131,7 +80,8 @@ class Improvement:
     judged
         All that were, in their order.
     round, positions
-        How many rounds were learned from, and how many positions they took.
+        How many rounds were judged, and how many positions they took: also those of draws that
+        gave no new text.
     exhausted
         Whether nothing new could be written any more.
     ask
@@ -150,6 +100,23 @@ class Improvement:
     positions: int = 0
     exhausted: bool = False
     ask: Callable[[Improvement], str] | None = None
+
+    def __post_init__(self) -> None:
+        instance(self.settings, "settings", ImproveSettings)
+        estimate = self.settings.estimate
+        if estimate == "expected":
+            return
+        if self.grammar is not None:
+            raise LarcError(
+                f"a {estimate} estimate is of texts drawn without a grammar; give none, or "
+                "estimate='expected'."
+            )
+        offsets = getattr(self.episode.rule, "offset_size", 0.0)
+        if self.episode.learner.slow.normalise != "mean" or offsets:
+            raise LarcError(
+                f"a {estimate} estimate is of the model's own log-probabilities; give a slow state "
+                "normalised by the mean and a rule without offsets, or estimate='expected'."
+            )
 
     @property
     def best(self) -> Judged | None:
@@ -255,7 +222,7 @@ def restore_together(path: str | Path, searches: Sequence[Improvement]) -> Any:
             its = {"A": tensors[f"{number}.A"], "B": tensors[f"{number}.B"]}
             episode = search.episode.learner.restored(path, its, saved["episode"])
             judged = [
-                Judged(Proposal(**one["proposal"]), float(one["loss"]), int(one["round"]))
+                Judged(**{**one, "proposal": Proposal(**one["proposal"])})
                 for one in saved["judged"]
             ]
             awaiting = [Proposal(**one) for one in saved["awaiting"]]
@@ -264,7 +231,8 @@ def restore_together(path: str | Path, searches: Sequence[Improvement]) -> Any:
         notes = facts["notes"]
     # Everything is read before anything is changed.
     for search, (episode, awaiting, judged, counts) in zip(searches, restored, strict=True):
-        search.episode.factors, search.episode.step = episode.factors, episode.step
+        search.episode.factors, search.episode.extras = episode.factors, episode.extras
+        search.episode.step = episode.step
         search.episode.stream.bit_generator.state = episode.stream.bit_generator.state
         search.awaiting, search.judged = awaiting, judged
         search.round, search.positions, search.exhausted = counts
@@ -278,11 +246,10 @@ def propose_together(searches: Sequence[Improvement]) -> list[list[str]]:
         learner = asked[0].episode.learner
         requests = [(search.episode, search.request()) for search in asked]
         written = learner.propose_many(requests)
-        for search, (_, request), proposals in zip(asked, requests, written, strict=True):
-            search.awaiting = list(proposals)
-            search.exhausted = not proposals
-            search.positions += learner.prompt_length(request.prompt)
-            search.positions += sum(proposal.tokens for proposal in proposals)
+        for search, done in zip(asked, written, strict=True):
+            search.awaiting = list(done.proposals)
+            search.exhausted = not done.proposals
+            search.positions += done.positions
     return [[proposal.text for proposal in search.awaiting] for search in searches]
 
 
@@ -296,22 +263,17 @@ def learn_together(losses: Iterable[tuple[Improvement, Sequence[float]]]) -> Non
     if not pairs:
         return
     learner = pairs[0][0].episode.learner
-    after = [
-        [
-            *search.judged,
-            *(Judged(p, x, search.round) for p, x in zip(search.awaiting, given, strict=True)),
-        ]
-        for search, given in pairs
-    ]
     streams = [search.episode.stream.bit_generator.state for search, _ in pairs]
+    after = [[*search.judged, *_new(search, given)] for search, given in pairs]
     learning = [
         (search, _feedback(search, judged))
         for (search, _), judged in zip(pairs, after, strict=True)
-        # What is solved has nothing more to learn.
-        if search.settings.keep and min(one.loss for one in judged) > search.settings.target
+        if _learns(search, judged)
     ]
+    # Losses that are all the same have no slope, and a rule would follow what rounding leaves.
+    learning = [(s, piece) for s, piece in learning if min(piece.losses) < max(piece.losses)]
     spent = {id(search): 0 for search, _ in pairs}
-    before = [(s.episode, s.episode.factors, s.episode.step) for s, _ in learning]
+    before = [(s.episode, s.episode.factors, s.episode.extras, s.episode.step) for s, _ in learning]
     try:
         for number in range(max((s.settings.steps for s, _ in learning), default=0)):
             now = [(s, piece) for s, piece in learning if number < s.settings.steps]
@@ -320,8 +282,8 @@ def learn_together(losses: Iterable[tuple[Improvement, Sequence[float]]]) -> Non
                 texts = len(piece.candidates)
                 spent[id(search)] += update.evaluations * _positions(search, piece, texts)
     except BaseException:
-        for episode, factors, step in before:
-            episode.factors, episode.step = factors, step
+        for episode, factors, extras, step in before:
+            episode.factors, episode.extras, episode.step = factors, extras, step
         for (search, _), state in zip(pairs, streams, strict=True):
             search.episode.stream.bit_generator.state = state
         raise
@@ -372,16 +334,38 @@ def _checked(search: Improvement, losses: Sequence[float]) -> list[float]:
     return values
 
 
+def _new(search: Improvement, losses: Sequence[float]) -> list[Judged]:
+    """Return what a round's losses make of its texts; sham ones are dealt here, and stay so."""
+    told = list(losses)
+    if search.settings.sham:
+        told = search.episode.stream.permutation(np.asarray(losses)).tolist()
+    return [
+        Judged(proposal, loss, search.round, learned)
+        for proposal, loss, learned in zip(search.awaiting, losses, told, strict=True)
+    ]
+
+
+def _learns(search: Improvement, judged: Sequence[Judged]) -> bool:
+    """Whether a round is learned from: what is solved has nothing more to learn."""
+    how = search.settings
+    last = (how.rounds is not None and search.round + 1 >= how.rounds) or (
+        how.calls is not None and len(judged) >= how.calls
+    )
+    solved = min(one.loss for one in judged) <= how.target
+    return how.keep and not solved and (how.learn_last or not last)
+
+
 def _feedback(search: Improvement, judged: Sequence[Judged]) -> CandidateLosses:
     """Return what the round is learned from."""
     how = search.settings
     now = [one for one in judged if one.round == search.round]
-    earlier = sorted((one for one in judged if one.round < search.round), key=lambda one: one.loss)
+    earlier = [one for one in judged if one.round < search.round]
+    if how.estimate == "expected":
+        earlier.sort(key=lambda one: one.told)
+    else:
+        earlier.reverse()
     chosen = [*now, *earlier[: max(how.pool - len(now), 0)]]
-    losses = [one.loss for one in chosen]
-    if how.sham:
-        losses = search.episode.stream.permutation(np.asarray(losses)).tolist()
-    texts = [one.text for one in chosen]
+    texts, losses = [one.text for one in chosen], [one.told for one in chosen]
     if how.estimate == "expected":
         return CandidateLosses(search.prompt, texts, losses)
     sampled = SampledLosses(

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import IO, Literal
@@ -45,6 +45,9 @@ class SubprocessJudge:
         The program and its arguments.
     seconds
         How long it may run, by the clock; the time it may compute is as long, rounded up.
+    patience
+        How many times as long by the clock one that took too long may run when it is tried once
+        more, so that a busy machine changes no loss; 1 for no second try.
     memory, file, files
         The most bytes of memory, the most bytes of a file it writes, and how many it may open.
     network
@@ -52,6 +55,8 @@ class SubprocessJudge:
         ``"any"`` leaves it as it is; ``"try"`` takes it away where that can be done.
     failed
         The loss of a command that did not answer.
+    late
+        The texts whose commands took too long, also the second time.
 
     Examples
     --------
@@ -65,11 +70,13 @@ class SubprocessJudge:
 
     command: Sequence[str]
     seconds: float = 10.0
+    patience: float = 1.0
     memory: int = 2**30
     file: int = 2**20
     files: int = 64
     network: Literal["none", "try", "any"] = "try"
     failed: float = 1.0
+    late: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         words = listed(self.command, "the words of a command")
@@ -83,6 +90,7 @@ class SubprocessJudge:
         if self.network not in ["none", "try", "any"]:
             raise LarcError(f"network {self.network!r} is unknown; use none, try or any.")
         number(self.seconds, "the seconds of a judge", above=0)
+        number(self.patience, "the patience of a judge", least=1)
         number(self.failed, "the loss of a text that failed")
         whole_number(self.memory, "the memory of a judge", least=1)
         whole_number(self.files, "the files of a judge", least=1)
@@ -98,6 +106,16 @@ class SubprocessJudge:
         return [self._judged(text) for text in texts]
 
     def _judged(self, text: str) -> float:
+        tries = [self.seconds] + [self.seconds * self.patience] * (self.patience > 1)
+        for seconds in tries:
+            loss = self._tried(text, seconds)
+            if loss is not None:
+                return loss if math.isfinite(loss) else self.failed
+        self.late.append(text)
+        return self.failed
+
+    def _tried(self, text: str, seconds: float) -> float | None:
+        """Return the number that was printed, NaN for none; nothing where it took too long."""
         away = self.network != "any" and network_can_be_left()
         limits = {
             "cpu": math.ceil(self.seconds),
@@ -113,16 +131,21 @@ class SubprocessJudge:
         ):
             asked.write(text.encode("utf-8", "replace"))
             asked.seek(0)
-            good = self._run(json.dumps(limits), directory, asked, answer)
-            answer.seek(0)
-            lines = answer.read(_MOST_READ).decode("utf-8", "replace").split()
+            code = self._run(json.dumps(limits), directory, asked, answer, seconds)
+            # The end of what was printed: the last number is the loss.
+            answer.seek(max(answer.seek(0, os.SEEK_END) - _MOST_READ, 0))
+            printed = answer.read().decode("utf-8", "replace").split()
+        if code is None:
+            return None
         try:
-            loss = float(lines[-1]) if good and lines else math.nan
+            return float(printed[-1]) if code == 0 and printed else math.nan
         except ValueError:
-            loss = math.nan
-        return loss if math.isfinite(loss) else self.failed
+            return math.nan
 
-    def _run(self, limits: str, directory: str, asked: IO[bytes], answer: IO[bytes]) -> bool:
+    def _run(
+        self, limits: str, directory: str, asked: IO[bytes], answer: IO[bytes], seconds: float
+    ) -> int | None:
+        """Return the exit code; nothing where the time was over first."""
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", _LAUNCHER, limits, *self.command],
             stdin=asked,
@@ -138,7 +161,7 @@ class SubprocessJudge:
             try:
                 waiting = select.poll()
                 waiting.register(handle, select.POLLIN)
-                ended = bool(waiting.poll(1000 * self.seconds))
+                ended = bool(waiting.poll(1000 * seconds))
             finally:
                 os.close(handle)
         finally:
@@ -146,7 +169,7 @@ class SubprocessJudge:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             code = child.wait()
-        return ended and code == 0
+        return code if ended else None
 
 
 @cache

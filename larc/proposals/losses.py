@@ -29,8 +29,14 @@ class SampledLosses(CandidateLosses):
         The log-probability that each had when it was drawn: the estimate is then self-normalised,
         its weights how much more probable the model makes a text now. Without them it is the
         policy gradient: log-probabilities weighted by how much worse a text is than the mean of the
-        others. Both are of texts drawn at temperature 1; a grammar's part in a probability is taken
-        to stay what it was.
+        others.
+
+    Notes
+    -----
+    Both are of texts drawn as the model scores them, at temperature 1 and without a grammar; one
+    that was cut at the most tokens counts as if it had ended there. And both are of independent
+    draws. Texts that are all different, as an episode proposes them, are nearly that where none of
+    them is probable; where a few texts have most of the probability, rare ones weigh too much.
 
     Examples
     --------

@@ -1,9 +1,16 @@
-"""Distinct complete texts, sampled side by side under private states."""
+"""Distinct complete texts, sampled side by side under private states.
+
+Sampling is without replacement, and exact: each text is drawn with the probability it has among all
+texts that were neither written before nor are to be avoided. A draw that ends in one of those is
+refused; from then on its probability is taken off every beginning it has, so that it cannot be
+drawn again and what goes on from its beginnings is no more probable than it was.
+"""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +25,12 @@ from larc.errors import LarcError
 from larc.proposals.constraints import Constraint, Place, Vocabulary, vocabulary_of
 from larc.proposals.grammar import Grammar
 from larc.proposals.steering import active
+from larc.questions import Limits, ask
 from larc.residual import Factors, checked_seed
-from larc.scoring import Limits, ask
 from larc.substrate.frozen import Substrate
 
 OPERATION = "propose"
-#: How many draws may be made for each text that is asked for.
+#: How many draws may be made for each text that is asked for, besides one for each to be avoided.
 DRAWS = 8
 # Keys and values are kept for a row's whole length: this many times `chunk_positions` at once.
 _KEPT = 4
@@ -42,13 +49,34 @@ class Proposal:
     log_probability
         Of the text and its end under the state: the model's own, of all texts.
     log_proposal
-        Of drawing it: with the temperature, the grammar, and without what had been drawn before.
+        Of drawing it, if it is the first: with the temperature, the grammar and the end at the last
+        token.
     """
 
     text: str
     tokens: int
     log_probability: float
     log_proposal: float
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written for a request, and what that took.
+
+    Attributes
+    ----------
+    proposals
+        The texts.
+    draws
+        How many were begun for them: those that were refused or became too long among them.
+    positions
+        The positions of the model that the prompt and all draws took; draws of which several began
+        alike took those of their common beginning once.
+    """
+
+    proposals: list[Proposal]
+    draws: int
+    positions: int
 
 
 @dataclass(frozen=True)
@@ -92,11 +120,11 @@ def propose(
     factors: Sequence[Factors],
     requests: Sequence[Request],
     limits: Limits | None = None,
-) -> list[list[Proposal]]:
+) -> list[Written]:
     """Sample for every request under its own factors, in shared calls of the model.
 
     A request gets fewer texts than it asks for where there are no more, or where too many draws
-    (`DRAWS` for each text) gave no new one.
+    (`DRAWS` for each text, and one for each to be avoided) gave no new one.
 
     Parameters
     ----------
@@ -110,8 +138,8 @@ def propose(
     >>> from larc.residual import initial_factors
     >>> from larc.substrate import load_substrate
     >>> tiny, request = load_substrate("tiny"), Request("2+2=", 3, grammar=["3", "4", "5"])
-    >>> (texts,) = propose(tiny, 0, [initial_factors(32, 4, seed=1)], [request])
-    >>> sorted(proposal.text for proposal in texts)
+    >>> (written,) = propose(tiny, 0, [initial_factors(32, 4, seed=1)], [request])
+    >>> sorted(proposal.text for proposal in written.proposals)
     ['3', '4', '5']
     """
     substrate.check_boundary(boundary)
@@ -120,7 +148,7 @@ def propose(
         for chunk in _chunks(writers, substrate):
             stack = Factors.stack([factors[number] for number in chunk])
             _write(substrate, boundary, stack, [writers[number] for number in chunk])
-    return [writer.proposals for writer in writers]
+    return [Written(writer.proposals, writer.drawn, writer.positions) for writer in writers]
 
 
 @dataclass
@@ -133,6 +161,28 @@ class _Draw:
     log_probability: float = 0.0
     log_proposal: float = 0.0
     ended: bool = False
+
+
+@dataclass
+class _Node:
+    """Where texts go on from: how probable its next tokens are, and what is left of them.
+
+    Attributes
+    ----------
+    rest
+        The probability of all tokens that were never drawn here.
+    drawn
+        Of those that were: the probability of each, and the part of it that texts have which may
+        still be drawn.
+    """
+
+    rest: float = 1.0
+    drawn: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def left(self) -> float:
+        """The part of its probability that is left: sums of what is, so that nothing cancels."""
+        return self.rest + math.fsum(chance * left for chance, left in self.drawn.values())
 
 
 class _Writer:
@@ -155,24 +205,26 @@ class _Writer:
         self.proposals: list[Proposal] = []
         self.texts = set(request.avoid)
         self.drawn = 0
-        #: By tokens so far: which of the next ones lead to nothing new.
-        self.spent: dict[tuple[int, ...], set[int]] = {}
-        self._spend((), self.vocabulary.end)  # an empty text is none
-        for text in request.avoid:
-            self._spend(tuple(self.vocabulary.encode(text)), self.vocabulary.end)
+        self.positions = len(self.prompt)
+        #: By tokens so far.
+        self.nodes: dict[tuple[int, ...], _Node] = {(): _Node()}
 
     @property
     def wanted(self) -> int:
-        """How many draws to make next."""
-        if self._exhausted(()):
+        """How many draws to make next, side by side: more than are missing where many were refused.
+
+        What is left over of them is dropped, the last ones first; so none is favoured.
+        """
+        n, kept = self.request.n, len(self.proposals)
+        if kept == n or not self.nodes[()].left:
             return 0
-        missing = self.request.n - len(self.proposals)
-        return min(missing, DRAWS * self.request.n - self.drawn)
+        likely = math.ceil((n - kept) * (self.drawn + 1) / (kept + 1)) if self.drawn else n
+        return min(likely, n, DRAWS * n + len(self.request.avoid) - self.drawn)
 
     def draws(self) -> list[_Draw]:
         """Begin the next draws."""
         numbers = range(self.drawn, self.drawn + self.wanted)
-        self.drawn += self.wanted
+        self.drawn = numbers.stop
         place = None if self.constraint is None else self.constraint.start
         return [
             _Draw(np.random.default_rng([self.request.seed, number]), place) for number in numbers
@@ -180,46 +232,45 @@ class _Writer:
 
     def step(self, draw: _Draw, logits: NDArray[np.float64], total: float) -> bool:
         """Draw the next token from the logits at the row's end; whether the row goes on."""
-        if draw.place is None or self.constraint is None:
-            options = self.free
-        else:
-            options = np.array(self._options(draw.place))
-        last = len(draw.tokens) + 1 == self.request.max_tokens
-        spent = self.spent.get(tuple(draw.tokens), set())
-        if last:
-            options = options[options == self.vocabulary.end]
-        if spent:
-            options = options[~np.isin(options, list(spent))]
-        if not len(options):  # too long, or all that could follow is known
-            self._close(tuple(draw.tokens))
+        options = self._options(draw)
+        if not len(options):  # it did not end in time
             return False
         scores = logits[options] / self.request.temperature
-        weights = np.exp(scores - scores.max())
+        chances = np.exp(scores - scores.max())
+        chances /= chances.sum()
+        node = self.nodes.setdefault(tuple(draw.tokens), _Node())
+        weights = chances.copy()
+        for token, (_, left) in node.drawn.items():
+            weights[options == token] *= left
         sums = weights.cumsum()
         chosen = int(np.searchsorted(sums, draw.stream.random() * sums[-1], side="right"))
-        chosen = min(chosen, len(options) - 1)
+        chosen = min(chosen, int(np.flatnonzero(weights)[-1]))
         token = int(options[chosen])
-        draw.log_proposal += float(np.log(weights[chosen] / sums[-1]))
+        if token not in node.drawn:
+            node.drawn[token] = (float(chances[chosen]), 1.0)
+            node.rest = float(chances[~np.isin(options, list(node.drawn))].sum())
+        draw.log_proposal += float(np.log(chances[chosen]))
         draw.log_probability += float(logits[token] - total)
+        draw.tokens.append(token)
         if token == self.vocabulary.end:
             draw.ended = True
             return False
-        draw.tokens.append(token)
         if draw.place is not None and self.constraint is not None:
             draw.place = self.constraint.allowed(draw.place)[token]
         return True
 
     def keep(self, draw: _Draw) -> None:
-        """Keep a text that is complete and new, and never draw it again."""
+        """Keep a text that is complete and new, if one is missing, and never draw it again."""
+        if len(self.proposals) == self.request.n:
+            return
+        self._take_off(tuple(draw.tokens))
         if not draw.ended:
             return
-        self._spend(tuple(draw.tokens), self.vocabulary.end)
-        text = str(
-            self.vocabulary.tokenizer.decode(draw.tokens, clean_up_tokenization_spaces=False)
-        )
+        written = draw.tokens[:-1]
+        text = str(self.vocabulary.tokenizer.decode(written, clean_up_tokenization_spaces=False))
         tokens = self.vocabulary.encode(text)
         # Part of a character, or what only looks like the grammar's tokens.
-        whole = "�" not in text and (self.constraint is None or tokens == draw.tokens)
+        whole = "�" not in text and (self.constraint is None or tokens == written)
         if not whole or not text or text in self.texts:
             return
         self.texts.add(text)
@@ -227,33 +278,25 @@ class _Writer:
             Proposal(text, len(tokens) + 1, draw.log_probability, draw.log_proposal)
         )
 
-    def _options(self, place: Place) -> list[int]:
-        assert self.constraint is not None
-        end = [self.vocabulary.end] if self.constraint.complete(place) else []
-        return [*self.constraint.allowed(place), *end]
+    def _options(self, draw: _Draw) -> NDArray[np.int64]:
+        """Return the tokens that may come next: at the last one the end, and no empty text."""
+        end = self.vocabulary.end
+        if draw.place is None or self.constraint is None:
+            options = self.free
+        else:
+            ended = [end] if self.constraint.complete(draw.place) else []
+            options = np.array([*self.constraint.allowed(draw.place), *ended])
+        if len(draw.tokens) + 1 == self.request.max_tokens:
+            options = options[options == end]
+        return options if draw.tokens else options[options != end]
 
-    def _place(self, tokens: Sequence[int]) -> Place | None:
-        """Return where tokens lead; nowhere if they are none of the grammar."""
-        place: Place | None = None if self.constraint is None else self.constraint.start
-        for token in tokens:
-            if place is None or self.constraint is None:
-                return None
-            place = self.constraint.allowed(place).get(token)
-        return place
-
-    def _exhausted(self, prefix: tuple[int, ...]) -> bool:
-        place = self._place(prefix)
-        return place is not None and set(self._options(place)) <= self.spent.get(prefix, set())
-
-    def _spend(self, prefix: tuple[int, ...], token: int) -> None:
-        self.spent.setdefault(prefix, set()).add(token)
-        if prefix and self._exhausted(prefix):
-            self._close(prefix)
-
-    def _close(self, prefix: tuple[int, ...]) -> None:
-        """Never come this way again."""
-        if prefix:
-            self._spend(prefix[:-1], prefix[-1])
+    def _take_off(self, tokens: tuple[int, ...]) -> None:
+        """Take what a draw ended in off the probability of every beginning it has."""
+        left = 0.0
+        for size in range(len(tokens) - 1, -1, -1):
+            node = self.nodes[tokens[:size]]
+            node.drawn[tokens[size]] = (node.drawn[tokens[size]][0], left)
+            left = node.left
 
 
 def _chunks(writers: Sequence[_Writer], substrate: Substrate) -> list[list[int]]:
@@ -293,8 +336,7 @@ def _write(substrate: Substrate, boundary: int, stack: Factors, writers: Sequenc
         draws = [(number, draw) for number, w in enumerate(writers) for draw in w.draws()]
         if not draws:
             return
-        owners = torch.tensor([number for number, _ in draws])
-        _draw(call, stack, writers, draws, logits[owners], _rows_of(prefix, owners))
+        _draw(call, stack, writers, draws, logits, prefix)
         for number, draw in draws:
             writers[number].keep(draw)
 
@@ -305,25 +347,34 @@ def _draw(
     writers: Sequence[_Writer],
     draws: Sequence[tuple[int, _Draw]],
     logits: Tensor,
-    cache: Any,
+    prefix: Any,
 ) -> None:
+    """Write draws side by side; those that wrote the same so far share a row."""
+    cache, owners = prefix, list(range(len(writers)))
+    at = [owner for owner, _ in draws]  # the row of each draw
     while True:
         table = logits.double()
         totals = table.logsumexp(1).tolist()
         numbers = table.numpy()
         going = [
-            row
-            for row, (owner, draw) in enumerate(draws)
+            (row, draw)
+            for row, (owner, draw) in zip(at, draws, strict=True)
             if writers[owner].step(draw, numbers[row], totals[row])
         ]
         if not going:
             return
-        if len(going) < len(draws):
-            cache = _rows_of(cache, torch.tensor(going))
-        draws = [draws[row] for row in going]
-        owners = torch.tensor([owner for owner, _ in draws])
-        tokens = torch.tensor([[draw.tokens[-1]] for _, draw in draws])
-        logits, cache = call(tokens, stack, owners, cache, len(draws))
+        rows: dict[tuple[int, int], int] = {}  # by the row gone on from, and the token
+        at = [rows.setdefault((row, draw.tokens[-1]), len(rows)) for row, draw in going]
+        parents = [row for row, _ in rows]
+        draws = [(owners[row], draw) for row, draw in going]
+        # The prefix stays as it is, for the draws after these.
+        if cache is prefix or parents != list(range(len(owners))):
+            cache = _rows_of(cache, torch.tensor(parents))
+        owners = [owners[row] for row in parents]
+        for owner in owners:
+            writers[owner].positions += 1
+        tokens = torch.tensor([[token] for _, token in rows])
+        logits, cache = call(tokens, stack, torch.tensor(owners), cache, len(rows))
 
 
 class _Call:

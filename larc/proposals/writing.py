@@ -11,8 +11,9 @@ import numpy as np
 from larc.errors import LarcError
 from larc.proposals.grammar import Grammar
 from larc.proposals.improving import Improvement, ImproveSettings, Judge, improve
-from larc.proposals.sampling import Proposal, Request
+from larc.proposals.sampling import Proposal, Request, Written
 from larc.residual import Factors, checked_seed
+from larc.stepping import Extras, UpdateRule
 
 
 class Writer:
@@ -22,6 +23,8 @@ class Writer:
     """
 
     factors: Factors
+    extras: Extras
+    rule: UpdateRule
     step: int
     seed: int
     stream: np.random.Generator
@@ -71,11 +74,11 @@ class Writer:
         try:
             drawn = int(self.stream.integers(2**63)) if seed is None else checked_seed(seed)
             request = Request(prompt, n, max_tokens, temperature, grammar, drawn)
-            proposals: list[Proposal] = self.learner.propose_many([(self, request)])[0]
+            written: Written = self.learner.propose_many([(self, request)])[0]
         except LarcError:  # a refusal draws nothing
             self.stream.bit_generator.state = before
             raise
-        return proposals
+        return written.proposals
 
     def improvement(
         self,

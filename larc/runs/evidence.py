@@ -30,6 +30,8 @@ class Step:
         Under which name it holds hashes, and of which file of each unit; none where it holds none.
     unit
         The unit of that file, where the event holds one hash alone.
+    prefix
+        What the names of its units begin with, where earlier events have files of that name too.
     needed
         Whether a finished run must have it.
     """
@@ -38,6 +40,7 @@ class Step:
     field: str = ""
     file: str = ""
     unit: str = ""
+    prefix: str = ""
     needed: bool = False
 
     def hashes(self, event: Event) -> Iterator[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ from larc.errors import LarcError
 from larc.settings import setting
 
 if TYPE_CHECKING:  # asking for help loads no model
-    from larc.scoring import Limits
+    from larc.questions import Limits
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ModelSettings:
     @property
     def limits(self) -> Limits:
         """The token limits."""
-        from larc.scoring import Limits
+        from larc.questions import Limits
 
         return Limits(self.prompt_limit, self.candidate_limit)
 

@@ -72,15 +72,7 @@ class ModelUnit(Unit):
 
         settings = self.settings
         torch.set_num_threads(settings.threads)
-        substrate = _substrate(
-            settings.substrate,
-            settings.adapter,
-            settings.device,
-            settings.dtype,
-            settings.acts_on,
-            settings.texts,
-            settings.chat,
-        )
+        substrate = _substrate(*_model_of(settings))
         substrate.ledger.clear()
         files = self.compute(substrate, display)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -177,8 +169,17 @@ def cache_size() -> int:
     return max(2 * 2**30, whole // 4)
 
 
-@lru_cache(maxsize=1)
-def _substrate(
+def fresh_substrate(settings: Any) -> Substrate:
+    """Load the frozen model of a study's settings, with nothing computed yet."""
+    return _loaded(*_model_of(settings))
+
+
+def _model_of(settings: Any) -> tuple[Any, ...]:
+    names = ("substrate", "adapter", "device", "dtype", "acts_on", "texts", "chat")
+    return tuple(getattr(settings, name) for name in names)
+
+
+def _loaded(
     source: str,
     adapter: str,
     device: str,
@@ -187,7 +188,6 @@ def _substrate(
     texts: Texts,
     chat: bool,
 ) -> Substrate:
-    # Every seed of a study asks the same prompts: what lies below its boundary is kept for all.
     return load_substrate(
         source,
         adapter=adapter or None,
@@ -198,3 +198,7 @@ def _substrate(
         texts=texts,
         chat=chat,
     )
+
+
+# Every seed of a study asks the same prompts: what lies below its boundary is kept for all.
+_substrate = lru_cache(maxsize=1)(_loaded)

@@ -56,14 +56,23 @@ def check_resumable(run: Run, plan: EvidencePlan) -> None:
         recorded = run.manifest()["files"].get(EVIDENCE)
         if recorded is not None and recorded not in _evidence_so_far(run):
             raise LarcError(_gone(run, "what its manifest says"))
-    kept = {name for unit in run.units() for name in run.unit_hashes(unit)}
+    kept = {(unit, name) for unit in run.units() for name in run.unit_hashes(unit)}
     for number, step in enumerate(plan.steps):
         if not step.field or step.event in events:
             continue
         earlier = {other.file for other in plan.steps[: number + 1]}
         for later in plan.steps[number + 1 :]:
-            if run.is_done(later.unit) if later.unit else later.file in kept - earlier:
+            if any(_belongs(later, unit, name, earlier) for unit, name in kept):
                 raise LarcError(_gone(run, f"{step.event!r}, which comes before {later.event!r}"))
+
+
+def _belongs(step: Step, unit: str, name: str, earlier: set[str]) -> bool:
+    """Say whether a file that a run has kept can only be of a step, and of none of the earlier."""
+    if step.unit:
+        return unit == step.unit
+    if step.prefix:
+        return name == step.file and unit.startswith(step.prefix)
+    return name == step.file and name not in earlier
 
 
 def _evidence_so_far(run: Run) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -131,6 +131,10 @@ class LabelMemory(Mapping[str, PastLabel]):
         self.limit = limit
         self.size = 0
         self._labels: dict[str, PastLabel] = {}
+
+    def items(self) -> ItemsView[str, PastLabel]:
+        """Return names and labels, the oldest first."""
+        return self._labels.items()
 
     def remember(self, name: str, label: PastLabel) -> None:
         """Keep a label as the newest, and forget the oldest that no longer fit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,10 +74,10 @@ class SessionFile:
     def _made(self, session: Session, further: Mapping[str, Part]) -> dict[str, tuple[Any, bytes]]:
         """Return every section; one whose object is still the same is not made again."""
         sections: dict[str, tuple[Any, bytes]] = {}
-        for name, (thing, encode) in {**_parts(session), **further}.items():
+        for name, thing, encode in _all_parts(session, further):
             old = self._sections.get(name)
             known = old is not None and thing is not None and old[0] is thing
-            sections[name] = old if old is not None and known else (thing, encode())
+            sections[name] = old if old is not None and known else (thing, encode(thing))
         return sections
 
     def restore(self, session: Session, path: str | Path, questions: Sequence[Question]) -> Any:
@@ -100,9 +100,43 @@ def json_part(what: str, value: Any) -> Part:
     return None, lambda: json_section(what, value)
 
 
-def _parts(session: Session) -> dict[str, Part]:
-    """Return everything a session's next event depends on, section by section."""
+def _all_parts(
+    session: Session, further: Mapping[str, Part]
+) -> Iterator[tuple[str, Any, Callable[[Any], bytes]]]:
+    """Yield every section's name, what it is of, and how it is made of that.
+
+    One function makes all sections of a kind, and nothing is held of what did not change: a session
+    may know ten thousand labels, and objects made for each would wake the garbage collector.
+    """
     pack = session.prompter.pack
+    for name, (thing, encode) in _parts(session).items():
+        yield name, thing, _made_by(encode)
+    for name, pending in session.pending.items():
+        yield f"pending/{name}", pending, lambda one: json_section("questions", _packed(pack, one))
+    for name, past in session.labelled.items():
+        yield f"labelled/{name}", past, _label_section
+    for entry in session.log.entries:
+        yield (
+            f"log/{entry.number}",
+            entry,
+            lambda one: json_section("log", _packed_batch(pack, one)),
+        )
+        for name, point in entry.before.items():
+            yield f"{FACTORS}/log/{entry.number}/{name}", point.factors, factors_section
+    for name, (thing, encode) in further.items():
+        yield name, thing, _made_by(encode)
+
+
+def _made_by(encode: Callable[[], bytes]) -> Callable[[Any], bytes]:
+    return lambda _: encode()
+
+
+def _label_section(past: PastLabel) -> bytes:
+    return json_section("labels", list(past))
+
+
+def _parts(session: Session) -> dict[str, Part]:
+    """Return what there is once in a session, and its states."""
     parts: dict[str, Part] = {
         "rule": (session.learner.rule, lambda: json_section("rule", _rule(session))),
         "strategies": (session.strategies, lambda: json_section("strategies", _facts(session))),
@@ -112,15 +146,6 @@ def _parts(session: Session) -> dict[str, Part]:
     for name, episode in session.episodes.items():
         parts[f"episodes/{name}"] = json_part("states", _episode(episode))
         parts[f"{FACTORS}/{name}"] = (episode.factors, _encoded(episode.factors))
-    for name, pending in session.pending.items():
-        parts[f"pending/{name}"] = (pending, later("questions", _packed, pack, pending))
-    for name, past in session.labelled.items():
-        parts[f"labelled/{name}"] = (past, later("labels", list, past))
-    for entry in session.log.entries:
-        parts[f"log/{entry.number}"] = (entry, later("log", _packed_batch, pack, entry))
-        for name, point in entry.before.items():
-            key = f"{FACTORS}/log/{entry.number}/{name}"
-            parts[key] = (point.factors, _encoded(point.factors))
     return parts
 
 

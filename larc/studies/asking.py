@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from larc.errors import LarcError
-from larc.scoring import Limits, ask
+from larc.questions import Limits, ask
 from larc.substrate import Substrate
 
 _SHOWN = 5

@@ -192,9 +192,8 @@ def _card(whole: Reported, choice: Choice, states: Sequence[SlowState], adapter:
     use += f', acts_on="{acts_on}"' if acts_on else ""
     use += ", chat=True)" if run.settings.get("chat") else ")"
     what, where = first.place
-    # A state that has learned its step size, and was read with it, brings it along.
-    brings_step = (first.step_size or first.rule) and run.settings.get("step_rate")
-    rule = "" if brings_step else f", rule={_rule_source(run.settings['rule'])}"
+    told = _states_of(run).rule(run, choice.objective, first)
+    rule = f", rule={_rule_source(told)}" if told else ""
     parts = [
         *("---", *front, "---", ""),
         *(f"# Slow states of LARC for {base or substrate}", ""),

@@ -231,8 +231,9 @@ def fit_labels(
     start: SlowState,
     labels: Sequence[Label],
     weights: Sequence[float],
+    share: float = 1.0,
 ) -> Files:
-    """Train a slow state for one epoch on weighted labels, from where it was stopped."""
+    """Train a slow state for a share of one epoch on weighted labels, from where it was stopped."""
     settings: ReplaySettings = unit.settings
     trainer = LabelTrainer(
         substrate,
@@ -245,4 +246,4 @@ def fit_labels(
         limits=settings.limits,
     )
     with substrate.ledger.operation("fit"):
-        return fit_trainer(unit, trainer, trainer.epoch, substrate, display)
+        return fit_trainer(unit, trainer, round(share * trainer.epoch), substrate, display)

@@ -13,6 +13,7 @@ from larc.runs.settings import Execution
 
 if TYPE_CHECKING:  # asking for help loads no table
     from larc.reporting.report import Report
+    from larc.state import SlowState
 
 
 def lazy(module: str, name: str) -> Callable[..., Any]:
@@ -30,6 +31,12 @@ def lazy(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
+def rule_of_settings(run: Run, objective: str, slow: SlowState) -> str:
+    """Return the update rule of a run's settings; nothing where the state has learned its own."""
+    learned = (slow.step_size or slow.rule) and run.settings.get("step_rate")
+    return "" if learned else str(run.settings["rule"])
+
+
 @dataclass(frozen=True)
 class States:
     """The slow states that a study trains, for packages and later studies.
@@ -44,12 +51,16 @@ class States:
         Gives the objective that a run selected, or none, and why.
     files
         Gives further files that a package of an objective holds.
+    rule
+        Gives the update rule that a state of an objective is used by; empty where it brings its
+        own along.
     """
 
     unit: Callable[[str, int], str]
     objectives: Callable[[Run], tuple[str, ...]] = lambda run: ()
     choose: Callable[[Run], tuple[str | None, str]] = lambda run: (None, "")
     files: Callable[[Run, str], Mapping[str, bytes]] = lambda run, objective: {}
+    rule: Callable[[Run, str, SlowState], str] = rule_of_settings
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from larc.checks import checked_path, instance, number, shown, whole_number
 from larc.errors import LarcError
 from larc.io.states import load_state, save_state, whole
+from larc.questions import Limits
 from larc.residual import Factors
-from larc.scoring import Limits, Normalise
+from larc.scoring import Normalise
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 

@@ -14,8 +14,8 @@ from larc.errors import LarcError
 from larc.feedback import Label
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective
+from larc.questions import Limits, ask
 from larc.residual import Factors, checked_seed
-from larc.scoring import Limits, ask
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.training.base import AdamW, SlowTrainer, batch_indices

@@ -23,8 +23,8 @@ from larc.proposals.improving import (
     learn_together,
     propose_together,
 )
+from larc.questions import Limits
 from larc.residual import Factors
-from larc.scoring import Limits
 from larc.state import SlowState
 from larc.substrate.frozen import Substrate
 from larc.training.base import SlowTrainer, batch_indices

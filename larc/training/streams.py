@@ -15,9 +15,10 @@ from larc.errors import LarcError
 from larc.feedback import BrierLabel, Label
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective
+from larc.questions import Limits
 from larc.residual import Factors, checked_seed
 from larc.rules import SGD, RMSprop, UpdateRule, rule_facts, rule_text
-from larc.scoring import Limits, Normalise
+from larc.scoring import Normalise
 from larc.state import SlowState
 from larc.stream.question import Recorded, with_labels
 from larc.substrate.frozen import Substrate

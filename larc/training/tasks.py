@@ -17,9 +17,10 @@ from larc.feedback import Feedback
 from larc.io.hashes import hash_json
 from larc.objectives import FeedbackObjective, Precomputed, gradients_together
 from larc.proposals.improving import ImproveSettings
+from larc.questions import Limits
 from larc.residual import Factors, checked_seed
 from larc.rules import SGD, Descent, Objective, UpdateRule, rule_facts, rule_text
-from larc.scoring import Limits, Normalise
+from larc.scoring import Normalise
 from larc.state import SlowState
 from larc.stepping import StepContext
 from larc.substrate.frozen import Substrate

@@ -69,6 +69,37 @@ def test_a_service_that_cannot_be_is_refused(tmp_path, capsys, options):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("options", [("--workers", "3"), ("--worker-cpus", "2"), ("--address", "")])
+def test_one_process_is_told_nothing_of_a_cluster(tmp_path, capsys, options):
+    pytest.importorskip("fastapi")
+    line = ("serve", "--substrate", "tiny", "--data", tmp_path / "data", *options)
+    assert f"{options[0]} is a Ray cluster's" in refused(capsys, *line)
+    ray = (*line, "--engine", "ray", "--database", "postgresql://nowhere/x")
+    assert "--worker-cpus" in refused(capsys, *ray, "--worker-cpus", "nan")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--until", "nan"), ("--until", "inf"), ("--until", "1", "--threads", "-1")],
+)
+def test_a_retraining_that_cannot_be_is_refused(tmp_path, capsys, options):
+    pytest.importorskip("fastapi")
+    line = ("serve", "retrain", "--data", tmp_path, "--name", "n", *options)
+    assert " ".join(options[-2:-1]) in refused(capsys, *line)
+
+
+def test_what_a_service_is_told_may_come_before_retrain(tmp_path, capsys):
+    """It is heard there, too: else another service would be meant, without a word."""
+    pytest.importorskip("fastapi")
+    wish = ("retrain", "--name", "n", "--until", "1")
+    mine = ("serve", "--data", tmp_path / "mine")
+    assert str(tmp_path / "mine" / "larc.db") in refused(capsys, *mine, *wish)
+    assert "unknown kind" in refused(capsys, *mine, "--database", "mysql://x", *wish)
+    after = ("retrain", "--data", tmp_path / "other", *wish[1:])
+    assert str(tmp_path / "other" / "larc.db") in refused(capsys, *mine, *after)
+
+
 def test_files_and_made_up_jobs_contradict_each_other(tmp_path, capsys):
     line = ("study", "ci", "--preset", "smoke", "--jobs", tmp_path / "missing.jsonl")
     assert "makes jobs up instead" in refused(capsys, *line, "--out", tmp_path / "run")

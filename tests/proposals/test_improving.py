@@ -12,10 +12,11 @@ from larc.errors import LarcError
 from larc.proposals.grammar import Grammar
 from larc.proposals.improving import (
     ImproveSettings,
+    improve,
     learn_together,
     propose_together,
 )
-from larc.proposals.losses import SampledLosses
+from larc.proposals.sampling import Proposal
 from tests.questions import learner_on, start
 
 PROMPT = "Write a program:\n"
@@ -34,8 +35,16 @@ def judge(texts):
     return [abs(12 - len(text)) / 12 + 0.01 for text in texts]
 
 
+def varied(texts):
+    """Losses that differ also between texts of one length."""
+    sums = [sum((n + 1) * ord(letter) for n, letter in enumerate(text)) for text in texts]
+    return [(7 * one % 11 + 1) / 11 for one in sums]
+
+
 def search_on(substrate, how=HOW, rule=None, seed=5):
-    return learner(substrate, rule).begin(seed).improvement(PROMPT, how, grammar=LIST)
+    # Only a choice among texts is learned from where a grammar had a part in drawing them.
+    grammar = LIST if how.estimate == "expected" else None
+    return learner(substrate, rule).begin(seed).improvement(PROMPT, how, grammar=grammar)
 
 
 def outcome(search):
@@ -85,16 +94,78 @@ def test_without_keeping_nothing_is_learned(tiny):
     assert search.episode.step == 0
 
 
-def test_sham_losses_are_the_same_ones_dealt_at_random(tiny):
-    real, sham = search_on(tiny), search_on(tiny, dataclasses.replace(HOW, sham=True))
-    for search in (real, sham):
+def test_sham_losses_are_those_of_a_round_dealt_once(tiny):
+    """And nothing else: which earlier texts are learned from goes by what they were dealt."""
+    sham = search_on(tiny, dataclasses.replace(HOW, sham=True, pool=6))
+    twin, stream = learner(tiny).begin(5), np.random.default_rng(5)
+    told, rounds = {}, []
+    for number in range(3):
+        texts = sham.propose()
+        sham.learn(losses := varied(texts))
+        dealt = stream.permutation(np.asarray(losses)).tolist()
+        assert sorted(dealt) == sorted(losses)
+        earlier = sorted(told, key=told.get)[: 6 - len(texts)]
+        told |= zip(texts, dealt, strict=True)
+        learned = [*texts, *(earlier if number else [])]
+        twin.update(larc.CandidateLosses(PROMPT, learned, [told[text] for text in learned]))
+        assert twin.factors.equal(sham.episode.factors)
+        rounds.append(losses)
+    assert [one.told for one in sham.judged] == list(told.values())
+    # What is on record is what was judged.
+    assert [one.loss for one in sham.judged] == [loss for losses in rounds for loss in losses]
+
+
+def test_sham_losses_end_a_search_only_where_they_are_true(tiny):
+    sham = search_on(tiny, dataclasses.replace(HOW, sham=True))
+    sham.learn([0.5, 0.5, 0.0, 0.5][: len(sham.propose())])
+    assert sham.ended == "solved"
+    assert sham.best.text == sham.judged[2].text
+
+
+@pytest.mark.parametrize("estimate", ["expected", "self-normalised"])
+def test_losses_that_are_all_the_same_teach_nothing(tiny, estimate):
+    """A rule that takes steps of a fixed length would go where rounding happens to point."""
+    how = dataclasses.replace(HOW, estimate=estimate)
+    search = search_on(tiny, how, larc.Descent(1.0, tries=1))
+    before = search.episode.factors
+    search.learn([0.7] * len(search.propose()))
+    assert search.episode.factors is before
+    assert (search.round, search.episode.step) == (1, 0)
+    search.learn([0.7] * (len(search.propose()) - 1) + [0.6])
+    assert search.episode.step == 1
+
+
+def test_the_last_round_may_be_left_unlearned(tiny):
+    """Everything that is written stays as it was."""
+    outcomes = []
+    for last in (True, False):
+        search = search_on(tiny, dataclasses.replace(HOW, rounds=3, calls=12, learn_last=last))
+        while not search.ended:
+            search.learn(judge(search.propose()))
+        outcomes.append(([one.text for one in search.judged], search.episode.step))
+    assert outcomes[0][0] == outcomes[1][0]
+    assert [step for _, step in outcomes] == [3, 2]
+    search = search_on(tiny, dataclasses.replace(HOW, rounds=9, calls=8, learn_last=False))
+    while not search.ended:
         search.learn(judge(search.propose()))
-    assert real.judged == sham.judged  # what is on record is what was judged
-    twin = learner(tiny).begin(5)
-    texts = [one.text for one in sham.judged]
-    dealt = np.random.default_rng(5).permutation(np.asarray(judge(texts))).tolist()
-    twin.update(larc.CandidateLosses(PROMPT, texts, dealt))
-    assert twin.factors.equal(sham.episode.factors)
+    assert search.episode.step == 1
+
+
+@pytest.mark.parametrize(
+    ("estimate", "earlier"), [("expected", ["a", "b"]), ("self-normalised", ["d", "c"])]
+)
+def test_the_pool_is_of_the_best_or_for_an_estimate_of_the_latest(
+    tiny, monkeypatch, estimate, earlier
+):
+    search = search_on(tiny, dataclasses.replace(HOW, estimate=estimate, n=2, pool=4))
+    learned = []
+    host = search.episode.learner
+    updating = host.update_many
+    monkeypatch.setattr(host, "update_many", lambda p: learned.append(p) or updating(p))
+    for pair, losses in (("ab", [0.1, 0.2]), ("cd", [0.9, 0.8]), ("ef", [0.5, 0.6])):
+        search.awaiting = [Proposal(text, 2, -3.0, -3.0) for text in pair]
+        search.learn(losses)
+    assert list(learned[-1][0][1].candidates) == ["e", "f", *earlier]
 
 
 @pytest.mark.parametrize(
@@ -136,27 +207,25 @@ def stopped_after(count):
         asked.append(texts)
         if len(asked) > count:
             raise KeyboardInterrupt
-        return judge(texts)
+        return varied(texts)
 
     return late
 
 
 @pytest.mark.parametrize("estimate", ["expected", "self-normalised"])
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_stopped_search_resumes_to_the_same_bits(tiny, tmp_path, count, estimate):
-    how = {**dataclasses.asdict(HOW), "estimate": estimate, "sham": True}
-    rounds, n = how.pop("rounds"), how.pop("n")
-    whole = learner(tiny).begin(5).improve(PROMPT, judge, rounds, n, grammar=LIST, **how)
+@pytest.mark.parametrize("rule", [larc.SGD(1.0), larc.RMSprop(0.05)], ids=["sgd", "rmsprop"])
+def test_a_stopped_search_resumes_to_the_same_bits(tiny, tmp_path, count, estimate, rule):
+    how = dataclasses.replace(HOW, estimate=estimate, sham=True)
+    whole = improve(search_on(tiny, how, rule), varied)
     file = tmp_path / "search"
     with pytest.raises(KeyboardInterrupt):
-        learner(tiny).begin(5).improve(
-            PROMPT, stopped_after(count), rounds, n, grammar=LIST, checkpoint=file, **how
-        )
-    resumed = (
-        learner(tiny)
-        .begin(5)
-        .improve(PROMPT, judge, rounds, n, grammar=LIST, checkpoint=file, **how)
-    )
+        improve(search_on(tiny, how, rule), stopped_after(count), checkpoint=file)
+    resumed = improve(search_on(tiny, how, rule), varied, checkpoint=file)
+    moments = [one.episode.extras.moments for one in (whole, resumed)]
+    assert moments[0].keys() == moments[1].keys()
+    assert all(torch.equal(moments[0][name], moments[1][name]) for name in moments[0])
+    assert bool(moments[0]) == isinstance(rule, larc.RMSprop)
     assert same(outcome(whole), outcome(resumed))
     assert (resumed.positions, resumed.ended) == (whole.positions, whole.ended)
 
@@ -215,6 +284,28 @@ def test_an_update_that_fails_leaves_every_search_as_it_was(tiny):
     assert propose_together(searches) == texts
 
 
+def test_an_update_that_fails_leaves_what_a_rule_remembers(tiny, monkeypatch):
+    """Of several steps the first may have been taken."""
+    how = dataclasses.replace(HOW, steps=2)
+    search = search_on(tiny, how, larc.RMSprop(0.05))
+    search.learn(judge(search.propose()))
+    texts = search.propose()
+    before = (search.episode.factors, search.episode.extras, search.episode.step)
+    host, taken = search.episode.learner, []
+    updating = host.update_many
+
+    def failing(pairs):
+        if taken:
+            raise LarcError("not finite")
+        taken.append(pairs)
+        return updating(pairs)
+
+    monkeypatch.setattr(host, "update_many", failing)
+    with pytest.raises(LarcError, match="not finite"):
+        search.learn(judge(texts))
+    assert (search.episode.factors, search.episode.extras, search.episode.step) == before
+
+
 def test_searches_side_by_side_are_what_they_are_alone(tiny):
     host = learner(tiny)
     together = [host.begin(n).improvement(PROMPT, HOW, grammar=LIST) for n in range(3)]
@@ -251,6 +342,8 @@ def test_another_prompt_may_be_asked_each_round(tiny):
         ({"pool": -1}, "pool is"),
         ({"estimate": "best"}, "estimate 'best'"),
         ({"estimate": "policy-gradient"}, "leave the pool at 0"),
+        ({"estimate": "self-normalised", "temperature": 1.5}, "drawn at temperature 1"),
+        ({"estimate": "policy-gradient", "pool": 0, "temperature": 0.5}, "drawn at temperature 1"),
         ({"n": 0}, "n is 0"),
     ],
 )
@@ -259,44 +352,32 @@ def test_settings_that_make_no_sense_are_refused(changed, sentence):
         dataclasses.replace(HOW, **changed)
 
 
-# Estimates ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("estimate", ["self-normalised", "policy-gradient"])
+def test_an_estimate_is_refused_where_it_would_be_of_something_else(tiny, estimate):
+    how = dataclasses.replace(HOW, estimate=estimate, pool=0)
+    with pytest.raises(LarcError, match="without a grammar"):
+        learner(tiny).begin().improvement(PROMPT, how, grammar=LIST)
+    with pytest.raises(LarcError, match="rule without offsets"):
+        learner(tiny, larc.SGD(1.0, offset_size=0.1)).begin().improvement(PROMPT, how)
+    for normalise in ("sum", "prior"):
+        slow = dataclasses.replace(start(tiny), normalise=normalise)
+        with pytest.raises(LarcError, match="normalised by the mean"):
+            larc.Learner(tiny, slow).begin().improvement(PROMPT, how)
 
 
-def test_at_the_state_that_drew_them_both_estimates_agree():
-    """Self-normalised weights are then equal, and their slope is the policy gradient's."""
-    texts, losses, tokens = ["a", "bb", "cccc"], [0.0, 1.0, 0.25], [2, 3, 5]
-    policy = SampledLosses(PROMPT, texts, losses, tokens=tokens)
-    scores = torch.tensor([-1.0, -2.0, -0.5])
-    logs = (scores * torch.tensor(tokens)).tolist()
-    drawn = SampledLosses(PROMPT, texts, losses, tokens=tokens, drawn_at=logs)
-    slopes = []
-    for piece in (policy, drawn):
-        at = scores.clone().requires_grad_()
-        slopes.append(torch.autograd.grad(piece.loss(at), at)[0])
-    # The baseline of the one leaves each text itself out: n / (n - 1) of the mean of all.
-    assert torch.allclose(slopes[0], slopes[1] * 3 / 2, atol=1e-6)
-    assert float(drawn.loss(scores)) == pytest.approx(sum(losses) / 3)
-
-
-def test_the_policy_gradient_is_unbiased():
-    """Over all ways to draw two of three texts with replacement, by their probabilities."""
-    texts, losses = ["a", "b", "c"], [0.0, 1.0, 0.5]
-    scores = torch.tensor([0.3, -0.2, 0.1], requires_grad=True)
-    logs = scores.log_softmax(-1)
-    exact = torch.autograd.grad(logs.exp() @ torch.tensor(losses), scores, retain_graph=True)[0]
-    total = torch.zeros(3)
-    weights = logs.exp().detach()
-    for i in range(3):
-        for j in range(3):
-            if i == j:
-                continue  # its baseline is itself: nothing
-            piece = SampledLosses(
-                PROMPT, [texts[i], texts[j]], [losses[i], losses[j]], tokens=[1, 1]
-            )
-            at = logs[[i, j]]
-            slope = torch.autograd.grad(piece.loss(at), scores, retain_graph=True)[0]
-            total += weights[i] * weights[j] * slope
-    assert torch.allclose(total, exact, atol=1e-6)
+def test_positions_are_those_of_all_draws_and_updates(tiny):
+    """As the ledger counts them: what was refused or became too long among them."""
+    tiny.ledger.clear()
+    how = dataclasses.replace(HOW, rounds=3, pool=4)
+    # Of few short texts, so that many draws are refused.
+    search = learner(tiny).begin(5).improvement(PROMPT, how, grammar=list("abcdefghijkl"))
+    while not search.ended:
+        search.learn([0.1 * (1 + ord(text) % 7) for text in search.propose()])
+    rows = [row for row in tiny.ledger.as_rows() if row["kind"] == "mixer"]
+    drawn = sum(row["effective"] for row in rows if row["operation"] == "propose")
+    assert search.positions == sum(row["effective"] for row in rows)
+    prompt = search.episode.learner.prompt_length(PROMPT)
+    assert drawn > 3 * prompt + len(search.judged)  # some were refused
 
 
 @pytest.mark.parametrize("estimate", ["self-normalised", "policy-gradient"])

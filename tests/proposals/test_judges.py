@@ -53,6 +53,30 @@ def test_time_is_limited_and_what_was_started_ends_too(tmp_path):
     assert answers == [1.0]
 
 
+def test_the_loss_is_the_last_number_however_much_was_printed():
+    assert python("print('1 ' * 10_000); print(0.25)")(["x"]) == [0.25]
+
+
+def test_what_took_too_long_is_tried_once_more(tmp_path):
+    """A machine that was busy the first time changes no loss."""
+    file = tmp_path / "tried"
+    code = f"import os, time; first = not os.path.exists({str(file)!r}); "
+    code += f"open({str(file)!r}, 'a').write('x'); time.sleep(600 * first); print(0.5)"
+    judge = python(code, seconds=3.0, patience=20)
+    assert judge(["x"]) == [0.5]
+    assert (file.read_text(), judge.late) == ("xx", [])
+    file.unlink()
+    impatient = python(code, seconds=3.0)
+    assert impatient(["x"]) == [1.0]
+    assert (file.read_text(), impatient.late) == ("x", ["x"])
+
+
+def test_what_takes_too_long_twice_is_noted():
+    judge = python("import time; time.sleep(600)", seconds=0.2, patience=2)
+    assert judge(["a", "b"]) == [1.0, 1.0]
+    assert judge.late == ["a", "b"]
+
+
 def test_memory_is_limited():
     code = TRY.format("x = b'x' * 2**29")
     assert python(code, memory=2**28)(["x"]) == [1.0]
@@ -97,6 +121,7 @@ def test_there_is_no_network_where_the_system_allows_that():
         (["/no/such/program"], {}, "there is no program"),
         (["true"], {"seconds": 0}, "seconds"),
         (["true"], {"memory": 0}, "memory"),
+        (["true"], {"patience": 0.5}, "patience"),
         (["true"], {"network": "some"}, "network 'some'"),
     ],
 )

@@ -12,7 +12,8 @@ from larc.domains.programs.language import rules
 from larc.errors import LarcError
 from larc.proposals.grammar import Grammar
 from larc.proposals.sampling import Request, propose
-from larc.scoring import Limits, ask, energies
+from larc.questions import Limits, ask
+from larc.scoring import energies
 from tests.questions import PROMPTS, random_factors
 
 LIST = Grammar(rules("list"))
@@ -21,7 +22,8 @@ LONG = Limits(384, 64)
 
 def written(substrate, boundary, *requests, seed=2):
     factors = [random_factors(substrate, seed + number) for number in range(len(requests))]
-    return propose(substrate, boundary, factors, requests, LONG), factors
+    done = propose(substrate, boundary, factors, requests, LONG)
+    return [one.proposals for one in done], factors
 
 
 def texts(proposals):
@@ -52,7 +54,7 @@ def test_draws_are_decided_by_the_seed_alone(tiny):
     # Others in the batch, and padding on their account, decide nothing.
     for request, state, expected in zip((first, second), factors, (one, two), strict=True):
         (alone,) = propose(tiny, 2, [state], [request], LONG)
-        assert texts(alone) == texts(expected)
+        assert texts(alone.proposals) == texts(expected)
     other = Request(PROMPTS[0], 4, 64, grammar=LIST, seed=5)
     assert texts(written(tiny, 2, other)[0][0]) != texts(one)
 
@@ -61,12 +63,51 @@ def test_how_often_a_text_is_drawn_is_its_probability(tiny):
     choice, draws = ["a", "b", "ab", "ba", "zzz"], 600
     requests = [Request(PROMPTS[1], 1, grammar=choice, seed=seed) for seed in range(draws)]
     state = random_factors(tiny, 1)
-    drawn = [one for (one,) in propose(tiny, 0, [state] * draws, requests)]
+    drawn = [one for done in propose(tiny, 0, [state] * draws, requests) for one in done.proposals]
     expected = {one.text: math.exp(one.log_proposal) for one in drawn}
     assert math.fsum(expected.values()) == pytest.approx(1, abs=0.02)  # the rarest may be missing
     for text, times in Counter(one.text for one in drawn).items():
         deviation = math.sqrt(draws * expected[text])
         assert abs(times - draws * expected[text]) < 4.5 * deviation + 1
+
+
+@pytest.mark.parametrize("avoid", [(), ("ab",), ("b", "abc")])
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_texts_are_drawn_without_replacement_exactly(tiny, avoid, temperature):
+    """In order, as often as their probabilities say once the others are gone.
+
+    Most texts begin like another one: what goes on from a text that is not to be written again must
+    not become more probable than the rest for that. At the low temperature many draws are refused.
+    """
+    choice, draws = ["a", "ab", "abc", "abcd", "b", "ba"], 1500
+    state = random_factors(tiny, 1)
+    how = {"grammar": choice, "temperature": temperature}
+    (everything,) = propose(tiny, 0, [state], [Request(PROMPTS[1], 6, seed=1, **how)])
+    chance = {one.text: math.exp(one.log_proposal) for one in everything.proposals}
+    assert sorted(chance) == choice
+    assert math.fsum(chance.values()) == pytest.approx(1, abs=1e-5)  # logits of float32
+    requests = [Request(PROMPTS[1], 2, seed=s, avoid=avoid, **how) for s in range(draws)]
+    done = propose(tiny, 0, [state] * draws, requests)
+    pairs = Counter(tuple(texts(one.proposals)) for one in done)
+    left = {text: p for text, p in chance.items() if text not in avoid}
+    total, expected = math.fsum(left.values()), {}
+    for first, p in left.items():
+        for second, q in left.items():
+            if first != second:
+                expected[first, second] = draws * p / total * q / (total - p)
+    assert set(pairs) <= set(expected)
+    for pair, times in expected.items():
+        assert abs(pairs[pair] - times) < 4.5 * math.sqrt(times) + 1
+    assert any(one.draws > 2 for one in done)  # some were refused
+
+
+def test_what_was_written_is_refused_at_most_once_by_each_draw_of_a_round(tiny):
+    """Its probability is then taken off, so that few draws suffice whatever it was."""
+    choice = ["a", "ab", "abc", "abcd", "b", "ba"]
+    request = Request(PROMPTS[1], 1, temperature=0.01, grammar=choice, seed=1, avoid=choice[:5])
+    (done,) = propose(tiny, 0, [random_factors(tiny, 1)], [request])
+    assert texts(done.proposals) == ["ba"]
+    assert done.draws <= 6
 
 
 def test_a_high_temperature_makes_all_alike(tiny):
@@ -90,6 +131,19 @@ def test_a_text_that_does_not_end_in_time_is_none(tiny):
     assert texts(written(tiny, 0, request)[0][0]) == ["ab"]
 
 
+def test_what_became_too_long_is_counted(tiny):
+    tiny.ledger.clear()
+    request = Request(PROMPTS[1], 4, 3, grammar=["ab", "abc", "abcd"], seed=1, temperature=9.0)
+    (done,) = propose(tiny, 0, [random_factors(tiny, 2)], [request])
+    (row,) = [row for row in tiny.ledger.as_rows() if row["kind"] == "mixer"]
+    length = len(tiny.tokenizer(PROMPTS[1])["input_ids"])
+    assert done.positions == row["effective"] == length + 2  # "ab", however often it was drawn
+    assert done.draws > 1
+    endless = Request(PROMPTS[1], 1, 3, grammar=Grammar('x ::= "a"{5,9}'), seed=1)
+    (none,) = propose(tiny, 0, [random_factors(tiny, 2)], [endless])
+    assert (none.proposals, none.draws, none.positions) == ([], 1, length + 2)
+
+
 def test_without_a_grammar_anything_may_be_written(tiny):
     request = Request(PROMPTS[1], 3, 400, temperature=1.5, seed=1)
     (proposals,), _ = written(tiny, 1, request)
@@ -102,13 +156,22 @@ def test_without_a_grammar_anything_may_be_written(tiny):
 def test_a_prompt_is_read_once_for_all_its_texts(tiny):
     tiny.ledger.clear()
     request = Request(PROMPTS[0], 5, grammar=["aa", "bb", "cc", "dd", "ee"], seed=1)
-    (proposals,), _ = written(tiny, 0, request)
+    (done,) = propose(tiny, 0, [random_factors(tiny, 2)], [request])
+    proposals = done.proposals
     rows = {(row["operation"], row["kind"]): row for row in tiny.ledger.as_rows()}
     length = len(tiny.tokenizer(PROMPTS[0])["input_ids"])
     mixer = rows["propose", "mixer"]
     assert len(proposals) == 5
-    # What is drawn twice is written in vain; it is at most the draws that are allowed.
-    assert mixer["physical"] == mixer["effective"] <= length + 2 * 8 * 5
+    # What is drawn twice is written in vain, and counted; draws that begin alike share a row.
+    assert mixer["physical"] == mixer["effective"] == done.positions
+    assert length + 2 * 5 <= done.positions <= length + 2 * done.draws
+    assert done.draws > 5
+    (row,) = propose(
+        tiny, 0, [random_factors(tiny, 2)], [Request("q", 3, grammar=["abca", "abcb", "abcc"])]
+    )
+    waves = -(-row.draws // 3)
+    assert 1 + 6 <= row.positions <= 1 + 6 * waves
+    assert row.positions < 1 + 4 * row.draws
     tiny.ledger.clear()
     written(tiny, 0, Request(PROMPTS[0], 1, grammar=["aa", "bb"], seed=1))
     (row,) = [row for row in tiny.ledger.as_rows() if row["kind"] == "mixer"]

@@ -211,6 +211,24 @@ def test_saving_writes_what_changed_and_nothing_else(tiny, tmp_path):
     assert path.stat().st_size - before < whole / 2
 
 
+@pytest.mark.parametrize("known", [3, 300])
+def test_what_is_made_for_a_save_does_not_grow_with_what_is_known(tiny, tmp_path, known):
+    """Sections made and bytes written after one more question, however many labels there were."""
+    session = session_on(tiny, strategies=[Strategy("a"), Strategy("b", sham=True), Strategy("c")])
+    session.ask(questions_of(STREAM[:5]))
+    session.learn({"000": 1})
+    for number in range(known):
+        session.labelled.remember(f"earlier {number:03}", session.labelled["000"])
+    session.save(tmp_path / "session")
+    before, size = dict(session.file._sections), (tmp_path / "session").stat().st_size
+    session.ask(questions_of(STREAM[5:6]))
+    session.save(tmp_path / "session")
+    made = [name for name, one in session.file._sections.items() if before.get(name) is not one]
+    small = ["events", "prompter", "notes", "episodes/a", "episodes/b", "episodes/c"]
+    assert sorted(made) == sorted([*small, "pending/005"])
+    assert (tmp_path / "session").stat().st_size - size < 600
+
+
 BOTH = """
 import sys, larc
 from tests.stream.test_controller import SLEEPY, controller_on, run

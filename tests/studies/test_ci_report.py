@@ -1,16 +1,24 @@
 """The report of a continuous-integration run, on predictions whose scores are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from larc.domains.ci.experts import CHOICE, EXPERTS
-from larc.evaluation import brier_success, expected_calibration_error, half_brier, nested_weights
+from larc.evaluation import (
+    bootstrap_intervals,
+    brier_success,
+    expected_calibration_error,
+    half_brier,
+    nested_weights,
+)
 from larc.io.parquet import to_parquet
 from larc.reporting import figures as drawing
 from larc.runs.run import Run
 from larc.studies.ci.figures import POINTS, figures
 from larc.studies.ci.report import answer, notes, success, tables
-from larc.studies.ci.results import PATHS, CIResults, contrasts, path_bins
+from larc.studies.ci.results import DRAWS, PATHS, CIResults, contrasts, path_bins
 
 
 def policy(right, labels):
@@ -76,8 +84,8 @@ def test_the_tables_are_those_of_the_paper(run):
     outcome = results({"P1M1": keep, "P0M1": 0.6, "PERM_M1": 0.3, "HEDGE4": 0.8})
     shown = named(tables(outcome, run))
     assert list(shown) == [
-        *("queue", "replay", "effects", "strata", "weightings", "calibration", "reliability"),
-        "updates",
+        *("queue", "replay", "effects", "commits", "strata", "weightings", "calibration"),
+        *("reliability", "updates"),
     ]
     assert shown["replay"].columns == ("Path", "11", "12", "Mean", "Seed SD")
     rows = {row[0]: row[1:] for row in shown["replay"].rows}
@@ -119,6 +127,27 @@ def test_the_effects_are_differences_of_losses_by_seed(run):
     assert effects["Policy by memory"] == pytest.approx(list(kept - plain))
     assert effects["HEDGE4 minus P1M1"] == pytest.approx(list(loss_of(0.9) - loss["P1M1"]))
     assert "raised half-Brier loss" in answer(outcome)
+
+
+def test_intervals_are_over_commits_within_their_repository(run):
+    keep = np.array([[0.9, 0.5, 0.9, 0.7], [0.8, 0.4, 0.8, 0.6]])
+    outcome = results({"P1M1": keep, "P0M1": 0.6})
+    rows = {row[0]: row[1:] for row in named(tables(outcome, run))["commits"].rows}
+    a, b, c, d = (loss_of(0.6) - loss_of(keep)).mean(0)
+    # The jobs of a commit first, then the commits of a repository, then the two repositories.
+    mean, told = rows["G: reset minus keep, with memory"]
+    assert mean == pytest.approx((((a + b) / 2 + c) / 2 + d) / 2)
+    assert told == "none: too few commits"  # there are three
+    assert not any("through the window" in name for name in rows)
+    many = replace(
+        outcome,
+        repositories=("a/a", "a/a", "b/b", "b/b"),
+        commits=tuple("1234"),
+    )
+    told = named(tables(many, run))["commits"].rows[0][2]
+    expected = bootstrap_intervals([a, b, c, d], ["a", "a", "b", "b"], seed=DRAWS)
+    ends = [float(end) for end in told.strip("[]").replace("−", "-").split(", ")]
+    assert ends == pytest.approx([expected.lower[0], expected.upper[0]], abs=1e-4)
 
 
 def test_the_queue_is_told_with_what_was_left_out(run):

@@ -82,3 +82,36 @@ def test_exact_training_with_learned_steps_replays_by_the_rule_it_learned(tmp_pa
 def test_an_unknown_way_through_is_refused(tmp_path, capsys):
     assert study(tmp_path / "out", "--through", "second") == 1
     assert "give first-order or exact" in capsys.readouterr().err
+
+
+def test_what_a_finished_run_did_is_taken_as_it_is(run, tmp_path, capsys):
+    assert study(tmp_path / "plain") == 0
+    through = ("--through", "first-order", "--window", "4")
+    taken = tmp_path / "taken"
+    assert study(taken, *through, "--taken-from", str(tmp_path / "plain")) == 0
+    assert main(["verify", str(taken)]) == 0
+    event = Run(taken).recorded("units taken")
+    assert set(event["units"]) == set(Run(tmp_path / "plain").units())
+    for unit in Run(run).units():  # as if all had been done here
+        for name in ("predictions.parquet", "slow.safetensors"):
+            if name in Run(run).unit_hashes(unit):
+                assert Run(taken).unit_file(unit, name) == Run(run).unit_file(unit, name)
+    other = ("--rank", "2", "--taken-from", str(tmp_path / "plain"))
+    assert study(tmp_path / "other", *through, *other) == 1
+    assert "has other rank" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_first_updates_may_be_the_papers(run, tmp_path):
+    out = tmp_path / "half"
+    assert study(out, "--through", "first-order", "--window", "4", "--through-share", "0.5") == 0
+    fitted, first, through = (
+        SlowState.from_bytes(Run(out).unit_file(f"{kind}-{SEED}", "slow.safetensors"))
+        for kind in ("fit", "through-labels", "through")
+    )
+    assert through.version == fitted.version
+    assert 0 < first.version < fitted.version
+    curves = [Run(out).unit_json(f"{k}-{SEED}", "curve.json") for k in ("fit", "through-labels")]
+    assert curves[0][: first.version] == curves[1]  # the same labels in the same order
+    left = fitted.version - first.version
+    assert len(Run(out).unit_json(f"through-{SEED}", "curve.json")) == left

@@ -2,35 +2,41 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from larc.cli import main
 from larc.errors import LarcError
 from larc.evaluation import half_brier
 from larc.io.parquet import from_parquet
+from larc.rules import parse_rule
 from larc.runs.run import Run
 from larc.runs.settings import Execution
 from larc.state import SlowState
 from larc.studies.registry import STUDIES
 from larc.studies.running import run_study
+from larc.studies.streams.choosing import parse_choice
 from larc.studies.streams.names import (
     CONTROLLER,
     CONTROLLER_ALL,
     EXPERTS,
     KEEP,
     MIXTURE,
+    MODEL_FREE,
     RESET,
     WORDS_ON_KEEP,
     WORDS_ON_RESET,
 )
-from larc.studies.streams.results import contrast_of
+from larc.studies.streams.results import NO_SEED, contrast_of
 from larc.studies.streams.settings import PRESETS
 from larc.studies.streams.split import data_sets
 from larc.studies.streams.synthetic import synthetic_streams
-from larc.studies.streams.ways import training_name
+from larc.studies.streams.ways import LEARNED, training_name
+from website.conventions import overview
 
 SEED = 2026092811
 SMALL = replace(
@@ -68,6 +74,19 @@ def found(out):
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(files)}
 
 
+def test_steps_that_were_learned_with_a_start_are_tried_with_it(run):
+    start = training_name("synthetic", "prior", "first-order", SEED)
+    slow = SlowState.from_bytes(Run(run).unit_file(start, "slow.safetensors"))
+    assert slow.rule.startswith("sgd:step_size=")
+    tried = {
+        rule: Run(run).unit_hashes(f"try-synthetic-first-order-prior-keep-{rule}-{SEED}-00")
+        for rule in ("learned", "sgd-0.5")
+    }
+    assert tried["learned"]["predictions.parquet"] != tried["sgd-0.5"]["predictions.parquet"]
+    # A start whose steps were not learned has no such rule.
+    assert not any("static-prior-keep-learned" in unit for unit in Run(run).units())
+
+
 def test_everybody_answers_every_question_and_all_of_it_is_called_synthetic(run):
     answers = rows(run)
     (data,) = data_sets(SMALL)
@@ -101,6 +120,43 @@ def test_the_choice_is_on_record_before_a_test_stream_is_opened(run):
     kept = [name for name in tried if not name.endswith("-cases")]
     best = min(kept, key=tried.__getitem__)
     assert best.removesuffix("-cases") in choice["chosen"] or f"{best}-cases" in choice["chosen"]
+
+
+def test_a_choice_is_not_made_anew_over_test_streams_that_are_open(run, tmp_path):
+    again = tmp_path / "again"
+    shutil.copytree(run, again)
+    (again / "manifest.json").unlink()
+    evidence = (again / "evidence.jsonl").read_bytes().splitlines(keepends=True)
+    (again / "evidence.jsonl").write_bytes(b"".join(evidence[:3]))
+    for unit in again.glob("units/*"):
+        if unit.name.startswith(("choice-", "weigh-")):
+            shutil.rmtree(unit)
+    with pytest.raises(LarcError, match="'choice made', which comes before 'predictions written'"):
+        carried_out(again)
+
+
+def test_what_is_asked_about_has_every_seed_and_other_ways_the_first(tmp_path):
+    out, seeds = tmp_path / "two", (SEED, SEED + 1)
+    carried_out(out, seeds=seeds, objectives=("static",), costly_streams=0)
+    by_path = {}
+    for row in rows(out):
+        by_path.setdefault(row["path"], set()).add(row["seed"])
+    for path in (KEEP, "LATEST", "SHAM", CONTROLLER, MIXTURE, WORDS_ON_KEEP):
+        assert by_path[path] == set(seeds), path
+    for path in ("CASES KEEP", CONTROLLER_ALL):
+        assert by_path[path] == {SEED}, path
+    # Fitted and played without chance: once for all.
+    assert by_path[EXPERTS[0]] == {NO_SEED}
+    choice = json.loads((out / "units/choice-synthetic/choice.json").read_text())
+    starts = {(start, SEED) for start in ("static", "untrained")}
+    starts |= {(start, SEED + 1) for start in ("static", choice["way"]["start"])}
+    trained = {unit for unit in Run(out).units() if unit.startswith("train-")}
+    assert trained == {training_name("synthetic", "prior", *start) for start in starts}
+    # Whatever was chosen, also the model as it is, can be applied with every seed.
+    carried_out(tmp_path / "applied", start=str(out), seeds=seeds, test_streams=1)
+    assert {r["seed"] for r in rows(tmp_path / "applied") if r["path"] == KEEP} == set(seeds)
+    assert main(["report", str(out)]) == 0
+    assert "CONTROLLER OF ALL minus KEEP" in (out / "report.md").read_text()
 
 
 def test_a_run_that_stopped_finds_the_same_as_one_that_did_not(run, tmp_path):
@@ -200,6 +256,13 @@ def package(run, tmp_path_factory):
     return out
 
 
+def test_a_card_names_the_rule_that_was_chosen(run, package):
+    choice = parse_choice(json.loads((run / "units/choice-synthetic/choice.json").read_text()))
+    slow = SlowState.from_pretrained(package, seed=SEED)
+    used = f"rule=larc.{parse_rule(choice.way.rule_with(slow.rule))!r})"
+    assert (used in (package / "README.md").read_text()) == (choice.way.rule != LEARNED)
+
+
 @pytest.mark.parametrize("source", ["package", "run"])
 def test_a_start_is_applied_to_new_streams_without_training(
     request, run, package, tmp_path, source
@@ -224,7 +287,10 @@ def test_a_start_is_applied_to_new_streams_without_training(
     )
     fitted = {row["operation"] for u in applied.units() for row in ledger(applied, u)}
     assert "fit" not in fitted
-    assert {CONTROLLER, "WORDS PRIVATE"} <= {row["path"] for row in rows(out)}
+    # All but adapters and other starts; the model as it is needs no package.
+    paths = {row["path"] for row in rows(run)} - {"LORA"}
+    expected = {path for path in paths if not path.endswith(("first-order prior", "static prior"))}
+    assert expected <= {row["path"] for row in rows(out)}
     assert main(["verify", str(out)]) == 0
 
 
@@ -303,13 +369,28 @@ def test_ways_to_score_candidates_are_compared_in_the_report(tmp_path):
     assert len({shown[f"RESET static {score}"] for score in others}) == len(others)
 
 
+def test_the_overview_of_a_page_has_what_the_report_has(run):
+    shown = overview([run], 4)
+    columns, _, row = (
+        [cell.strip() for cell in line.split("|")] for line in shown.splitlines()[:3]
+    )
+    told = dict(zip(columns, row, strict=True))
+    scores = {line[1]: line for line in table(run, "scores")}
+    for column, path in (("Reset", RESET), ("Kept", KEEP), ("Controller", CONTROLLER)):
+        assert float(told[column]) == pytest.approx(float(scores[path][5]), abs=1e-4)
+    best = min(MODEL_FREE, key=lambda path: float(scores[path][5]))
+    assert best in told["Best without a model"]
+    assert told["Kept over reset"].endswith("none: fewer than 4 streams")
+
+
 def test_fewer_than_four_streams_give_no_interval_and_the_sentence_says_so(run):
     """There are three test streams; LoRA has one."""
     text = (run / "report.md").read_text()
     assert "99 % interval none: fewer than 4 streams" in text
     assert "nan" not in text
     assert {row[4] for row in table(run, "effects")} == {"none: fewer than 4 streams"}
-    four = contrast_of(np.array([[0.1, 0.2, 0.3, 0.4]]))
-    assert four.interval.startswith("[+0.1")
-    assert four.above_zero
+    four = contrast_of(np.array([[0.1, 0.2, 0.3, 0.4], [0.3, 0.2, 0.3, 0.4]]))
+    expected = stats.ttest_1samp([0.2, 0.2, 0.3, 0.4], 0).confidence_interval(0.99)
+    assert (four.lower, four.upper) == pytest.approx((expected.low, expected.high))
+    assert contrast_of(np.array([[0.2, 0.25, 0.3, 0.3]])).above_zero
     assert not contrast_of(np.array([[0.1, 0.2, 0.3]])).above_zero

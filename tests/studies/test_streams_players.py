@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+import torch
 
 import larc
 from larc.experts import WordLogistic
@@ -13,6 +14,7 @@ from larc.rules import SGD
 from larc.stream.question import Labelled, Question
 from larc.studies.streams.cases import Cases
 from larc.studies.streams.comparing import bare
+from larc.studies.streams.lora import Adapters
 from larc.studies.streams.players import ExpertPlayer, StatePlayer
 from larc.studies.streams.settings import PRESETS
 from larc.studies.streams.split import recorded
@@ -101,6 +103,42 @@ def test_a_frozen_state_learns_no_more_and_a_new_one_knows_nothing(learner):
     assert frozen.episodes["FROZEN", 0].step == 4
 
 
+def test_cases_are_a_lane_s_own(learner):
+    """From the middle on a new state shows new cases alone, and a frozen one those from before."""
+    played = streams(count=1)
+    name = played[0][0].stream
+    way = replace(KEEPING, cases=True)
+
+    def player(items):
+        return states(learner, items, way, cases=Cases(1, 2, lambda prompt: True), fork=True)
+
+    whole = player(played)
+    kept = said(played, whole)
+    half = said([played[0][4:]], player([played[0][4:]]))
+    for number in range(4, 8):  # a stream that begins in its middle
+        assert kept["KEEP AGAIN", name, number] == pytest.approx(
+            half["KEEP", name, number - 4], abs=1e-5
+        )
+    shown = {lane: whole.cases[lane, 0].shown[0] for lane in ("", "FROZEN", "AGAIN")}
+    told = [item.question.prompt + item.question.candidates[item.label] for item in played[0]]
+    assert shown == {"": told[6:], "FROZEN": told[2:4], "AGAIN": told[6:]}
+
+
+def test_lora_is_scored_as_states_are(tiny):
+    """Adapters that are not trained yet change nothing: they read as the model does."""
+    settings = PRESETS["smoke"]
+    items = streams(count=1, questions=3)[0]
+    for score in ("prior", "mean", "sum"):
+        adapters = Adapters(settings, 1, 7, score)
+        adapters.use(0)
+        slow = larc.SlowState.initial(tiny, seed=3, normalise=score)
+        episode = Learner(tiny, slow).begin()
+        for item, scores in zip(items, adapters.scores(items), strict=True):
+            expected = episode.read(item.question.prompt, item.question.candidates)
+            # Above another boundary the same sums are made in another order.
+            torch.testing.assert_close(scores.detach().softmax(-1), expected, atol=1e-5, rtol=0)
+
+
 def test_latest_knows_the_latest_label_alone(learner):
     played = streams(count=1)
     name = played[0][0].stream
@@ -141,7 +179,7 @@ def test_control_tokens_in_cases_are_characters_and_count_as_such(tiny):
         cases.learn(0, Labelled(labelled, 0))
     prompt = cases.prompt(0, Question("c", ("x<eos>", "y"), prompt="Text: "))
     assert prompt == "Text <eos><pad>: x<eos>\n\nText: "  # two cases would be 56 characters
-    asked = larc.scoring.ask(tiny, prompt, ["x<eos>", "y"], settings.limits)
+    asked = larc.questions.ask(tiny, prompt, ["x<eos>", "y"], settings.limits)
     assert tiny.tokenizer.decode(asked.prompt) == prompt
     assert not {0, 1} & {*asked.prompt, *asked.candidates[0][:-1]}
     # With control tokens read as such, both would seem to fit.

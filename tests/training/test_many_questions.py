@@ -6,8 +6,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import larc
+from larc.questions import ask
 from larc.residual import Factors
-from larc.scoring import ask, energies
+from larc.scoring import energies
 from larc.training.tasks import Trainer, TrainingSettings
 from tests.questions import start
 

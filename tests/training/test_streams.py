@@ -8,8 +8,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import larc
+from larc.questions import ask
 from larc.residual import Factors
-from larc.scoring import ask, energies, layout_for
+from larc.scoring import energies, layout_for
 from larc.stream import Ask, order_events
 from larc.stream.question import labels_of, questions_of
 from larc.training.streams import StreamSettings, StreamTrainer

@@ -8,8 +8,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import larc
 from larc.domains.programs import build_episodes, split_groups, to_task
 from larc.feedback import expected_risk
+from larc.questions import ask
 from larc.residual import Factors
-from larc.scoring import ask, energies
+from larc.scoring import energies
 from larc.training.base import AdamW, batch_indices
 from larc.training.tasks import Trainer, TrainingSettings
 from tests.questions import random_factors, small_tasks, start

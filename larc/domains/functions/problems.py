@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,7 @@ class FunctionProblem:
         names = " | ".join(f'"{name}"' for name in self.parameters)
         return f"{RULES[self.family]}\nname ::= {names}"
 
-    def judge(self, seconds: float = 5.0) -> Callable[[Sequence[str]], list[float]]:
+    def judge(self, seconds: float = 5.0) -> SubprocessJudge:
         """Return what gives every expression the part of the tests that it fails."""
         return self._judge(self.support_tests, seconds)
 
@@ -95,7 +95,7 @@ class FunctionProblem:
         head = f"def _({', '.join(self.parameters)}):\n    return "
         cases = json.dumps([[list(test.arguments), test.expected] for test in tests])
         command = [sys.executable, "-I", "-S", "-c", _RUNNER, head, cases]
-        return SubprocessJudge(command, seconds=seconds, memory=2**29, file=2**16)
+        return SubprocessJudge(command, seconds, patience=6.0, memory=2**29, file=2**16)
 
 
 def function_problems() -> tuple[FunctionProblem, ...]:

@@ -14,20 +14,22 @@ Judge = Callable[[list[str]], list[float]]
 
 @dataclass(frozen=True)
 class Evolution:
-    """How evolution searches.
+    """How evolution searches: by default as was best on the training problems of synthesis.
 
     Attributes
     ----------
     population
         How many of the best programs are parents.
-    first
-        How many programs are drawn at random before there are parents.
+    first, length
+        How many programs are drawn at random before there are parents, and the most operations they
+        have.
     crossing
         How many children in a hundred are crossed from two parents before they change.
     """
 
-    population: int = 8
-    first: int = 16
+    population: int = 3
+    first: int = 8
+    length: int = 1
     crossing: int = 25
 
 
@@ -70,7 +72,7 @@ def evolve(
     judged: dict[str, tuple[Program, float]] = {}
     while len(judged) < calls and not any(loss == 0 for _, loss in judged.values()):
         if len(judged) < how.first:
-            length = integer(1, LONGEST, stream)
+            length = integer(1, how.length, stream)
             child = tuple(_any(family, stream) for _ in range(length))
         else:
             best = sorted(judged.values(), key=lambda one: one[1])[: how.population]

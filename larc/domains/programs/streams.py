@@ -14,6 +14,7 @@ SEED = 20260928
 
 # What a stream is for. Two streams of different purpose share no draws.
 SPLITS, SUFFIXES, INPUTS, SYNTHESIS, EVOLUTION = 1, 2, 3, 4, 5
+SEQUENCES, TARGETS, PROBES = 6, 7, 8
 
 
 def words(*key: int) -> Iterator[int]:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
 from larc.domains.programs.episodes import QUERY_INPUTS, distinct_inputs
-from larc.domains.programs.groups import Group, Split, split_groups
+from larc.domains.programs.groups import Group, Split
 from larc.domains.programs.language import graded_loss, parse, rules, wrong_fraction
-from larc.domains.programs.recipes import FAMILIES, Family, Operation, Program, Value, render, run
+from larc.domains.programs.recipes import FAMILIES, Family, Program, Value, render, run
 from larc.domains.programs.streams import SYNTHESIS, words
+from larc.domains.programs.targets import KINDS, MOST, hidden_program, hidden_programs, sequences
 from larc.errors import LarcError
 
 EXAMPLES = 8
 Loss = Literal["graded", "errors"]
-
-#: The order of operations of hidden programs: those that starts are trained on, and those that no
-#: training sees.
-SEQUENCES: Mapping[Family, Mapping[str, tuple[str, ...]]] = {
-    "arithmetic": {
-        "seen": ("add", "mul add", "clip mul", "mul clip add"),
-        "held out": ("mul", "add mul", "add clip", "clip mul add mul"),
-    },
-    "list": {
-        "seen": ("take", "filter_min take", "sort take", "filter_min sort take append"),
-        "held out": ("filter_min", "take append", "append sort", "take filter_min append"),
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class Problem:
     group
         Whose parameters the program has.
     sequence
-        The names of its operations.
+        The names of its operations, from first to last.
     held_out
         Whether no start is trained on this sequence.
     support_inputs, query_inputs
@@ -69,7 +58,12 @@ class Problem:
     @property
     def target(self) -> Program:
         """The hidden program."""
-        return tuple(_operation(name, self.group) for name in self.sequence.split())
+        return hidden_program(self.group, self.sequence)
+
+    @property
+    def length(self) -> int:
+        """How many operations the hidden program has; no shorter one is the same function."""
+        return len(self.target)
 
     @property
     def answer(self) -> str:
@@ -121,11 +115,10 @@ def build_problem(
     >>> problem.solved_by("mul 2|add 2|add 1")
     True
     """
-    known = SEQUENCES[group.family]
-    everything = [one for part in known.values() for one in part]
-    if sequence not in everything:
-        raise LarcError(f"there is no sequence {sequence!r}; give one of {', '.join(everything)}.")
-    stream = words(SYNTHESIS, FAMILIES.index(group.family), *group.pair, everything.index(sequence))
+    hidden_program(group, sequence)  # refuses what is no sequence
+    known = sequences(group.family)
+    number = [one for part in known.values() for one in part].index(sequence)
+    stream = words(SYNTHESIS, FAMILIES.index(group.family), *group.pair, number)
     inputs = distinct_inputs(group.family, stream)
     query = tuple(islice(inputs, QUERY_INPUTS))
     support = tuple(islice(inputs, examples))
@@ -135,7 +128,7 @@ def build_problem(
 def build_problems(
     split: Split,
     groups: int,
-    sequences: int,
+    programs: int,
     *,
     held_out: bool,
     examples: int = EXAMPLES,
@@ -143,34 +136,37 @@ def build_problems(
 ) -> tuple[Problem, ...]:
     """Return problems of the first groups of each family of a split.
 
+    No program of a split is the function of one of another split: see `hidden_programs`.
+
     Parameters
     ----------
     split, groups
         The groups' split, and how many of each family.
-    sequences
-        How many sequences of each kind a group has; groups take turns with them.
+    programs
+        How many hidden programs of each kind a group has.
     held_out
-        Whether also sequences that no start is trained on.
+        Whether also of orders of operations that no start is trained on.
     examples, loss
         How many examples a search has, and what it is told of them.
 
     Examples
     --------
     >>> problems = build_problems("development", 2, 1, held_out=True)
-    >>> [problem.sequence for problem in problems[:4]]
-    ['add', 'mul', 'mul add', 'add mul']
+    >>> [problem.answer for problem in problems[:3]]
+    ['add -9', 'add -9|mul -6|clip -16 16', 'clip -16 16|add -5']
     """
-    if split == "reserved":
-        raise LarcError("reserved groups are for the final evaluation of the program study.")
-    problems = []
-    for family in FAMILIES:
-        chosen = [group for group in split_groups(split) if group.family == family][:groups]
-        for number, group in enumerate(chosen):
-            for kind in ("seen", "held out") if held_out else ("seen",):
-                known = SEQUENCES[family][kind]
-                for turn in range(min(sequences, len(known))):
-                    sequence = known[(number * sequences + turn) % len(known)]
-                    problems.append(build_problem(group, sequence, examples=examples, loss=loss))
+    if not 1 <= programs <= MOST:
+        raise LarcError(f"a group has 1 to {MOST} programs of a kind, not {programs}.")
+    problems: list[Problem] = []
+    counts: Counter[str] = Counter()
+    for group, drawn in hidden_programs(split).items():
+        counts[group.family] += 1
+        if counts[group.family] <= groups:
+            problems += [
+                build_problem(group, sequence, examples=examples, loss=loss)
+                for kind in KINDS[: 1 + held_out]
+                for sequence in drawn[kind][:programs]
+            ]
     return tuple(problems)
 
 
@@ -185,17 +181,17 @@ def synthesis_prompt(
     >>> problem = build_problem(Group("arithmetic", (2, 3)), "mul add")
     >>> print(synthesis_prompt(problem, [("mul 2", 0.25)]), end="")
     Write a program of one to four operations that makes the outputs.
-    Operations: mul 1..7, add 0..12, clip -16 16
-    24 -> 51
-    -45 -> -87
-    -8 -> -13
+    Operations: mul -7..7, add -12..12, clip -16 16
+    -30 -> -57
+    28 -> 59
+    -34 -> -65
     Programs tried, each with its error, 0 is right:
     mul 2: 0.25
     Program:
     """
     language = {
-        "arithmetic": "mul 1..7, add 0..12, clip -16 16",
-        "list": "min 0..6, sort, take 1..6, append 0..12",
+        "arithmetic": "mul -7..7, add -12..12, clip -16 16",
+        "list": "min -6..6, sort, take 1..6, append -12..12",
     }[problem.family]
     lines = [
         "Write a program of one to four operations that makes the outputs.",
@@ -211,15 +207,3 @@ def synthesis_prompt(
 
 def _text(value: Value) -> str:
     return str(value) if isinstance(value, int) else " ".join(map(str, value)) or "nothing"
-
-
-def _operation(name: str, group: Group) -> Operation:
-    first, second = group.pair
-    if name == "clip":
-        return Operation("clip", (-16, 16))
-    if name == "sort":
-        return Operation("sort")
-    if name == "append":
-        assert group.suffix is not None
-        return Operation("append", (group.suffix,))
-    return Operation(name, (first if name in ("mul", "filter_min") else second,))

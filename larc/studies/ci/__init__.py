@@ -15,6 +15,7 @@ STUDY = Study(
     evidence=EvidencePlan(
         [
             Step("questions read"),
+            Step("units taken"),
             Step("training finished", "slow", "slow.safetensors"),
             Step("predictions written", "predictions", "predictions.parquet", needed=True),
         ],

@@ -15,6 +15,7 @@ from larc.studies.ci.figures import figures
 from larc.studies.ci.results import (
     SHOWN,
     CIResults,
+    commit_gains,
     contrasts,
     load_results,
     path_bins,
@@ -69,6 +70,7 @@ def tables(results: CIResults, run: Run) -> list[Table]:
         _queue(results, run),
         _replay(results),
         _effects(results),
+        _over_commits(results),
         _strata(results),
         _weightings(results),
         _calibration(results),
@@ -128,6 +130,23 @@ def _effects(results: CIResults) -> Table:
         f"{success(results)}",
         seed_columns(results.seeds, "Contrast"),
         [seed_row(by_seed, name) for name, by_seed in contrasts(results.path_scores).values()],
+        digits=4,
+    )
+
+
+def _over_commits(results: CIResults) -> Table:
+    rows: list[list[Cell]] = []
+    for name, gain in commit_gains(results):
+        lower, upper = float(gain.lower[0]), float(gain.upper[0])
+        told = f"[{lower:+.4f}, {upper:+.4f}]" if gain.known else "none: too few commits"
+        rows.append([name, float(gain.estimate[0]), told.replace("-", "−")])
+    return Table(
+        "commits",
+        "Differences of half-Brier loss, seeds averaged, with intervals over commits: whole "
+        "commits drawn with replacement within their repository. Positive is favourable to what "
+        "comes second.",
+        ("Contrast", "Mean", "99 % interval"),
+        rows,
         digits=4,
     )
 

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from larc.domains.ci.experts import EXPERTS
 from larc.evaluation import (
+    Intervals,
     Reliability,
     Verdict,
+    bootstrap_intervals,
     brier_success,
     half_brier,
     nested_weights,
@@ -25,6 +27,22 @@ Array = NDArray[np.float64]
 PATHS = ("P0M0", "P1M0", "P0M1", "P1M1", "PERM_M1", "ORIGINAL", "CALIBRATED", "HEDGE4")
 #: How the strategies from states trained through the window are called.
 THROUGH = "THROUGH_"
+#: The seed of the bootstrap: the same commits are drawn for every difference.
+DRAWS = 20261119
+#: Differences that get an interval over commits: a name, what should be worse, and better.
+PAIRS = (
+    ("G: reset minus keep, with memory", "P0M1", "P1M1"),
+    ("G: reset minus keep, without memory", "P0M0", "P1M0"),
+    ("D: permuted minus real", "PERM_M1", "P1M1"),
+    ("HEDGE4 minus P1M1", "HEDGE4", "P1M1"),
+    ("HEDGE4 minus P0M1", "HEDGE4", "P0M1"),
+    ("Logistic minus P0M0", "logistic", "P0M0"),
+    ("Logistic minus P1M0", "logistic", "P1M0"),
+    ("G with memory, trained through the window", f"{THROUGH}P0M1", f"{THROUGH}P1M1"),
+    ("G without memory, trained through the window", f"{THROUGH}P0M0", f"{THROUGH}P1M0"),
+    ("Logistic minus reset, trained through the window", "logistic", f"{THROUGH}P0M0"),
+    ("Logistic minus keep, trained through the window", "logistic", f"{THROUGH}P1M0"),
+)
 SHOWN = {"Reset": "P0M1", "Keep": "P1M1", "Permuted": "PERM_M1", "HEDGE4": "HEDGE4"}
 
 
@@ -145,6 +163,26 @@ def contrasts(score: Mapping[str, Array]) -> dict[str, tuple[str, Array]]:
             score["P1M1"] - score[f"{keep}1"],
         ),
     }
+
+
+def commit_gains(results: CIResults) -> list[tuple[str, Intervals]]:
+    """Return differences of loss with their intervals over commits, drawn within repositories.
+
+    A name, and by how much the path that it names first loses more than the second.
+    """
+    keys = list(zip(results.repositories, results.commits, strict=True))
+    commits = list(dict.fromkeys(keys))
+    index_of = {key: number for number, key in enumerate(commits)}
+    of_job = np.array([index_of[key] for key in keys])
+    jobs = np.bincount(of_job)
+    gains = []
+    for name, worse, better in PAIRS:
+        if worse in results.loss and better in results.loss:
+            difference = (results.loss[worse] - results.loss[better]).mean(0)
+            values = np.bincount(of_job, difference) / jobs
+            families = [repository for repository, _ in commits]
+            gains.append((name, bootstrap_intervals(values, families, seed=DRAWS)))
+    return gains
 
 
 def path_bins(results: CIResults) -> dict[str, Reliability]:

@@ -8,6 +8,18 @@ from larc.errors import LarcError
 from larc.settings import setting
 from larc.studies.settings import ReplaySettings
 
+#: The settings that a run has beyond those of one with the paper's strategies alone.
+THROUGH_SETTINGS = (
+    "through",
+    "through_rule",
+    "through_rate",
+    "through_share",
+    "window",
+    "windows",
+    "step_rate",
+    "taken_from",
+)
+
 
 @dataclass(frozen=True)
 class CISettings(ReplaySettings):
@@ -37,11 +49,30 @@ class CISettings(ReplaySettings):
     step_rate: float = setting(
         0.0, "Learn the steps of such a training with its start, at this rate.", later=True
     )
+    through_rate: float = setting(
+        0.0, "Of the outer AdamW of such a training; --learning-rate by default.", later=True
+    )
+    through_share: float = setting(
+        1.0,
+        "The share of its updates that go through the window; those before are the paper's, on "
+        "labels alone.",
+        later=True,
+    )
+    taken_from: str = setting(
+        "",
+        "A finished run of the same jobs and settings but for those of --through: what it did is "
+        "taken as it is, and not done again.",
+        later=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.through not in ("", "first-order", "exact"):
             raise LarcError(f"--through {self.through} is unknown; give first-order or exact.")
+        if not 0 < self.through_share <= 1:
+            raise LarcError(
+                f"--through-share {self.through_share} was given; give a number above 0, up to 1."
+            )
 
 
 PRESETS = {

@@ -15,7 +15,7 @@ from larc.state import SlowState
 from larc.stream.question import Recorded
 from larc.stream.strategies import Strategy
 from larc.studies.ci.prompts import causal_prompts
-from larc.studies.ci.units import LEVELS, VIEWS, AuditUnit, JobUnit, audit_name
+from larc.studies.ci.units import LEVELS, VIEWS, AuditUnit, Fit, JobUnit, audit_name
 from larc.studies.fitting import fit_trainer
 from larc.studies.replay import PredictionTable, SessionPlayer, ordered, replay
 from larc.substrate import Substrate
@@ -40,8 +40,23 @@ def through_name(seed: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ThroughLabels(Fit):
+    """The first updates of such a training, where not all go through the window: the paper's."""
+
+    @property
+    def name(self) -> str:
+        """The unit's name: the seed."""
+        return f"through-labels-{self.seed}"
+
+    @property
+    def share(self) -> float:
+        """What is left of the epoch by the updates that go through the window."""
+        return 1 - self.settings.through_share
+
+
+@dataclass(frozen=True, kw_only=True)
 class ThroughFit(JobUnit):
-    """The training of one seed through the training window, with as many updates as `Fit` makes."""
+    """The training of one seed through the training window, to as many updates as `Fit` makes."""
 
     @property
     def name(self) -> str:
@@ -67,12 +82,13 @@ class ThroughFit(JobUnit):
                 batch=settings.windows,
                 rule=parse_rule(settings.through_rule or settings.rule),
                 seed=self.seed,
-                outer=AdamW(learning_rate=settings.learning_rate),
+                outer=AdamW(learning_rate=settings.through_rate or settings.learning_rate),
                 step_rate=settings.step_rate,
             ),
             settings.limits,
         )
-        updates = math.ceil(len(VIEWS) * len(put) / settings.batch)
+        epoch = math.ceil(len(VIEWS) * len(put) / settings.batch)
+        updates = epoch - round((1 - settings.through_share) * epoch)
         with substrate.ledger.operation("fit"):
             return fit_trainer(self, trainer, updates, substrate, display)
 

@@ -123,8 +123,13 @@ class Fit(JobUnit):
         """The unit's name: the seed."""
         return fit_name("", self.seed)
 
+    @property
+    def share(self) -> float:
+        """The share of an epoch that is trained."""
+        return 1.0
+
     def compute(self, substrate: Substrate, display: Display) -> Files:
-        """Train one epoch on both views of every training job, weighted by the queue's levels."""
+        """Train on both views of every training job, weighted by the queue's levels."""
         check_questions(substrate, self.asked, self.settings.limits)
         put, _ = causal_prompts([recorded_job(job) for job in self.training])
         labels = [
@@ -134,7 +139,7 @@ class Fit(JobUnit):
         ]
         weights = np.repeat(item_weights([item for item, _ in put]), len(VIEWS)).tolist()
         start = self.original(substrate)
-        return fit_labels(self, self.seed, substrate, display, start, labels, weights)
+        return fit_labels(self, self.seed, substrate, display, start, labels, weights, self.share)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,11 @@ STUDY = Study(
             Step("trials written", "predictions", "predictions.parquet"),
             Step("choice made", "choice", "choice.json"),
             Step("training finished", "slow", "slow.safetensors"),
-            Step("predictions written", "predictions", "predictions.parquet", needed=True),
+            Step(
+                *("predictions written", "predictions", "predictions.parquet"),
+                prefix="test-",
+                needed=True,
+            ),
         ],
         "choices were on record before any test stream was opened",
     ),
@@ -29,5 +33,6 @@ STUDY = Study(
         lazy("larc.studies.streams.starting", "objectives"),
         lazy("larc.studies.streams.starting", "chosen"),
         lazy("larc.studies.streams.starting", "package_files"),
+        lazy("larc.studies.streams.starting", "rule_of"),
     ),
 )

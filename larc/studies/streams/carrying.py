@@ -15,12 +15,12 @@ from larc.studies.streams.choosing import CHOICE_FILE, Choice, choice_name, mean
 from larc.studies.streams.comparing import Compare, CompareCost, Fit, fitted_name
 from larc.studies.streams.lora import FILE as LORA_FILE
 from larc.studies.streams.lora import LORA, LoraFit, LoraPlay
-from larc.studies.streams.names import KEEP, RESET
+from larc.studies.streams.names import EVERY_SEED, KEEP, RESET
 from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import DataSet, Stream
 from larc.studies.streams.starting import fitted_files, read_start
 from larc.studies.streams.units import Cost, Given, Play, Training, asked_texts
-from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
+from larc.studies.streams.ways import LEARNED, STATIC, UNTRAINED, Way, training_name
 from larc.studies.streams.weighing import Weigh, WeighTrial, answers_of, whole_rows
 
 PREDICTIONS, SLOW = "predictions.parquet", "slow.safetensors"
@@ -87,7 +87,19 @@ def given_choices(carrier: Carrier, sets: Sequence[DataSet]) -> dict[str, Choice
         for data in sets
         for (score, objective, seed), content in start.slow.items()
     ]
-    carrier.do(states)
+    # The model as it is needs no package.
+    untrained = [
+        Training(
+            settings=carrier.settings,
+            data=data.name,
+            seed=carrier.settings.seeds[0],
+            score=start.choice.way.score,
+            objective=UNTRAINED,
+            streams=(),
+        )
+        for data in sets
+    ]
+    carrier.do([*untrained, *states])
     kept = {unit.name: {SLOW: unit.slow} for unit in states}
     for data in sets:
         kept[choice_name(data.name)] = {CHOICE_FILE: start.choice.content()}
@@ -108,7 +120,7 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
     """Choose rule, start and score, then cases, then for those that build on the best."""
     settings = carrier.settings
     starts = _starts(settings)
-    stage = [Way(*start, rule=rule) for start in starts for rule in settings.rules]
+    stage = [Way(*start, rule=rule) for start in starts for rule in _rules(start[0], settings)]
     resets = [Way(*start, "reset") for start in starts]
     tried = carrier.tried(data, [*stage, *resets], seed)
     kept = {
@@ -131,7 +143,7 @@ def choose(carrier: Carrier, data: DataSet, seed: int) -> Choice:
     losses = {**{way.name: loss for way, loss in tried.items()}, **weighed["tried"]}
     rate = 0.0
     if settings.costly_streams:
-        rates = carrier.lora_tried(data, seed)
+        rates = carrier.lora_tried(data, seed, best.score)
         rate = min(rates, key=rates.__getitem__)
         losses |= {f"lora-{one:g}": loss for one, loss in rates.items()}
     steps = {path: (three[0], three[1], three[2]) for path, three in weighed["rates"].items()}
@@ -149,14 +161,26 @@ def _starts(settings: StreamsSettings) -> list[tuple[str, str]]:
     return [*static, *((one, settings.scores[0]) for one in (UNTRAINED, *through))]
 
 
+def _rules(objective: str, settings: StreamsSettings) -> tuple[str, ...]:
+    """Return the rules that are tried from a start, with the one learned with it if there is."""
+    learned = objective not in (UNTRAINED, STATIC) and settings.stream_step_rate
+    return (*settings.rules, LEARNED) if learned else settings.rules
+
+
 def _starts_of(choice: Choice, settings: StreamsSettings) -> list[tuple[str, str, int]]:
     """Return the trainings that the ways of a choice need: score, objective and seed."""
     return [
         (way.score, one, seed)
-        for way in choice.ways().values()
+        for path, way in choice.ways().items()
         for one in sorted({STATIC, way.start})
-        for seed in settings.seeds
+        for seed in seeds_of(path, way, settings)
     ]
+
+
+def seeds_of(path: str, way: Way, settings: StreamsSettings) -> tuple[int, ...]:
+    """Return the seeds that a path is played with: all for what is asked about, else the first."""
+    every = path in EVERY_SEED and not way.seedless
+    return settings.seeds if every else settings.seeds[:1]
 
 
 class Carrier:
@@ -184,7 +208,7 @@ class Carrier:
         plays = [
             unit
             for path, way in ways.items()
-            for seed in settings.seeds[: 1 if way.seedless else None]
+            for seed in seeds_of(path, way, settings)
             for unit in self.plays("test", data, path, way, seed, fork=path == KEEP)
         ]
         written = self.do(plays)
@@ -193,8 +217,9 @@ class Carrier:
             written += [compared, *self.weighed(data, choice, compared, plays)]
             self.do([self.compare("cost", CompareCost, data)])
         if settings.costly_streams:
-            written += self.lora("test", data, [choice.lora_rate], first)
-            self.lora("cost", data, [choice.lora_rate], first)
+            for part in ("test", "cost"):
+                units = self.lora(part, data, [choice.lora_rate], first, choice.way.score)
+                written += units if part == "test" else []
         self.do([self.cost(data, path, way, first) for path, way in ways.items()])
         return written
 
@@ -332,16 +357,21 @@ class Carrier:
                     streams=data.test,
                     rates=choice.rates,
                     trusted=choice.trusted,
+                    everything=seed == self.settings.seeds[0],
                 )
             )
         return self.do(units)
 
     # LoRA ----------------------------------------------------------------------------------------
 
-    def lora(self, part: str, data: DataSet, rates: Sequence[float], seed: int) -> list[Unit]:
+    def lora(
+        self, part: str, data: DataSet, rates: Sequence[float], seed: int, score: str
+    ) -> list[Unit]:
         """Fit an adapter to training streams, and play the first streams of a part with it."""
         settings = self.settings
-        fit = LoraFit(settings=settings, data=data.name, seed=seed, streams=data.training)
+        fit = LoraFit(
+            settings=settings, data=data.name, seed=seed, score=score, streams=data.training
+        )
         self.do([fit])
         return self.do(
             [
@@ -349,6 +379,7 @@ class Carrier:
                     settings=settings,
                     data=data.name,
                     seed=seed,
+                    score=score,
                     part=part,
                     rate=rate,
                     streams=self.timed_streams(data)
@@ -360,10 +391,10 @@ class Carrier:
             ]
         )
 
-    def lora_tried(self, data: DataSet, seed: int) -> dict[float, float]:
+    def lora_tried(self, data: DataSet, seed: int, score: str) -> dict[float, float]:
         """Play the online rates of LoRA on the first validation streams; returns their losses."""
         rates = self.settings.lora_rates
-        units = self.lora("try", data, rates, seed)
+        units = self.lora("try", data, rates, seed, score)
         return {r: mean_loss(self.rows(unit), LORA) for r, unit in zip(rates, units, strict=True)}
 
 

@@ -47,6 +47,12 @@ class Cases:
                 return prompt
         return question.prompt
 
+    def copied(self, stream: int) -> Cases:
+        """Return the cases of one stream as they are now; the others' are empty."""
+        other = Cases(len(self.shown), self.most, self.fits)
+        other.shown[stream] = list(self.shown[stream])
+        return other
+
     def learn(self, stream: int, labelled: Labelled) -> None:
         """Remember a case whose label has arrived."""
         question, label = labelled

@@ -26,13 +26,13 @@ from larc.experts import (
 from larc.io.json_files import as_json
 from larc.progress import Display
 from larc.runs.engines import Files
-from larc.runs.units import ModelUnit
+from larc.runs.units import ModelUnit, fresh_substrate
 from larc.studies.streams.names import (
     EXPERTS,
     FREQUENCIES,
     LAST,
-    MODEL_FREE,
     NEAREST,
+    PLAIN,
     READOUT,
     WORDS,
     WORDS_BIAS,
@@ -44,7 +44,7 @@ from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
 from larc.studies.streams.units import cost_facts
 from larc.studies.streams.walking import rows_content, walk
-from larc.substrate import Substrate, load_substrate
+from larc.substrate import Substrate
 
 
 def fitted_name(data: str) -> str:
@@ -115,7 +115,7 @@ def bare(stream: Stream) -> Stream:
 
 def as_read(path: str, streams: Sequence[Stream]) -> list[Stream]:
     """Return streams as an expert reads them."""
-    return [bare(stream) for stream in streams] if path in MODEL_FREE else list(streams)
+    return [bare(stream) for stream in streams] if path in PLAIN else list(streams)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ class Fit(ModelUnit):
         with substrate.ledger.operation("fit"), tempfile.TemporaryDirectory() as directory:
             for number, path in enumerate(FITTED, start=1):
                 expert = new_expert(path, self.settings, substrate)
-                expert.fit(as_read(path, self.streams))
+                expert.fit(as_read(path, self.streams), self.settings.test_questions)
                 file = Path(directory) / file_of(path)
                 expert.save(file)
                 files[file.name] = file.read_bytes()
@@ -192,10 +192,9 @@ class CompareCost(Compare):
         costs: list[dict[str, Any]] = []
         for path in EXPERTS:
             fresh = substrate
-            if path not in MODEL_FREE:
-                fresh = load_substrate(
-                    settings.substrate, adapter=settings.adapter or None, device=settings.device
-                )
+            if path not in PLAIN:
+                fresh = fresh_substrate(settings)
+                fresh.packs(64)  # found out once, and not a question's cost
             expert = loaded_expert(path, settings, fresh, self.files)
             streams = as_read(path, self.streams)
             player = ExpertPlayer(expert.begin, streams)

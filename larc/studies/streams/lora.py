@@ -19,11 +19,12 @@ from larc.errors import LarcError
 from larc.feedback import label_cross_entropy
 from larc.io.json_files import as_json
 from larc.progress import Display
+from larc.questions import EncodedQuestion, ask, prior_question
 from larc.residual import Factors
 from larc.runs.engines import Files
 from larc.runs.stopping import stoppable
-from larc.runs.units import ModelUnit
-from larc.scoring import EncodedQuestion, ask, energies
+from larc.runs.units import ModelUnit, fresh_substrate
+from larc.scoring import energies
 from larc.state import SlowState
 from larc.stream.question import Recorded
 from larc.studies.streams.players import normalised
@@ -31,7 +32,7 @@ from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
 from larc.studies.streams.units import cost_facts
 from larc.studies.streams.walking import Arrived, Asked, Said, rows_content, walk
-from larc.substrate import Substrate, load_substrate
+from larc.substrate import Substrate
 from larc.training.base import batch_indices
 
 LORA = "LORA"
@@ -50,14 +51,14 @@ class Adapters:
         How many.
     seed
         Draws the first factors, the same for all.
+    score
+        How candidates are scored: as by the chosen start.
     """
 
-    def __init__(self, settings: StreamsSettings, count: int, seed: int) -> None:
+    def __init__(self, settings: StreamsSettings, count: int, seed: int, score: str) -> None:
         # A model of its own: PEFT changes the one it is put into.
-        self.substrate: Substrate = load_substrate(
-            settings.substrate, device=settings.device, cache_bytes=2**30
-        )
-        self.settings, self.layer = settings, settings.lora_layer
+        self.substrate: Substrate = fresh_substrate(settings)
+        self.settings, self.layer, self.score = settings, settings.lora_layer, score
         self.substrate.check_boundary(self.layer)
         # A state that changes nothing: scoring is the same function as everywhere else.
         self.still = Factors.stack(
@@ -96,17 +97,29 @@ class Adapters:
 
     def scores(self, items: Sequence[Recorded]) -> list[Tensor]:
         """Return the candidates' energies with the adapter at work."""
-        asked: list[EncodedQuestion] = [
+        asked = [
             ask(self.substrate, i.question.prompt, i.question.candidates, self.settings.limits)
             for i in items
         ]
-        owners = [0] * len(asked)
-        return energies(self.substrate, asked, self.still, self.layer, owners=owners)
+        scores = self._energies(asked)
+        if self.score == "prior":
+            priors = {question: prior_question(self.substrate, question) for question in asked}
+            distinct = list(dict.fromkeys(priors.values()))
+            known = dict(zip(distinct, self._energies(distinct), strict=True))
+            scores = [
+                one - known[priors[question]] for one, question in zip(scores, asked, strict=True)
+            ]
+        return scores
 
-    def loss(self, items: Sequence[Recorded]) -> Tensor:
-        """Return the mean cross-entropy of labels with the adapter at work."""
+    def _energies(self, asked: Sequence[EncodedQuestion]) -> list[Tensor]:
+        owners, summed = [0] * len(asked), self.score == "sum"
+        return energies(self.substrate, asked, self.still, self.layer, owners=owners, summed=summed)
+
+    def loss(self, items: Sequence[Recorded], weights: Sequence[float] | None = None) -> Tensor:
+        """Return the mean cross-entropy of labels with the adapter at work, weighted if asked."""
         scored = zip(self.scores(items), items, strict=True)
-        return torch.stack([label_cross_entropy(scores, i.right) for scores, i in scored]).mean()
+        losses = torch.stack([label_cross_entropy(scores, i.right) for scores, i in scored])
+        return (losses if weights is None else losses * torch.tensor(weights)).mean()
 
 
 def _inject(substrate: Substrate, name: str, rank: int, layer: int) -> None:
@@ -134,6 +147,7 @@ class LoraFit(ModelUnit):
     settings: StreamsSettings
     data: str
     seed: int
+    score: str
     streams: Sequence[Stream]
 
     @property
@@ -144,18 +158,22 @@ class LoraFit(ModelUnit):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Fit it by AdamW, in one go."""
         settings = self.settings
-        adapters = Adapters(settings, 1, self.seed)
+        adapters = Adapters(settings, 1, self.seed, self.score)
         adapters.use(0)
         parameters = adapters.parameters(0)
         optimizer = torch.optim.AdamW(parameters.values(), lr=settings.lora_fit_rate)
         items = [item for stream in self.streams for item in stream]
+        # Streams count alike, however long they are.
+        share = len(items) / len(self.streams)
+        weights = [share / len(stream) for stream in self.streams for _ in stream]
         losses = []
         display.unit(self.name, settings.lora_updates, 0)
         with stoppable() as stopped:
             for update in range(settings.lora_updates):
                 indices = batch_indices(len(items), settings.batch, update, self.seed)
                 optimizer.zero_grad()
-                loss = adapters.loss([items[index] for index in indices])
+                chosen = [items[index] for index in indices]
+                loss = adapters.loss(chosen, [weights[index] for index in indices])
                 loss.backward()
                 optimizer.step()
                 losses.append(float(loss.detach()))
@@ -173,6 +191,7 @@ class LoraPlay(ModelUnit):
     settings: StreamsSettings
     data: str
     seed: int
+    score: str
     part: str
     rate: float
     streams: Sequence[Stream]
@@ -185,7 +204,7 @@ class LoraPlay(ModelUnit):
 
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Answer every question in causal order."""
-        adapters = Adapters(self.settings, len(self.streams), self.seed)
+        adapters = Adapters(self.settings, len(self.streams), self.seed, self.score)
         adapters.load(self.fitted)
         player = LoraPlayer(adapters, self.rate)
         work = adapters.substrate

@@ -8,11 +8,16 @@ FREQUENCIES, LAST = "FREQUENCIES", "LAST"
 WORDS, WORDS_BIAS, WORDS_PRIVATE = "WORDS", "WORDS BIAS", "WORDS PRIVATE"
 #: On the frozen model's features: a private read-out, and the nearest labelled cases.
 READOUT, NEAREST = "READOUT", "NEAREST"
-#: Private bias and private words that stand on what a state says, or that and the words of all.
+#: Private bias and private words that stand on what a state says, or that and the words of all; or
+#: on those words alone, with no model at all.
+WORDS_ON_WORDS = "WORDS ON WORDS"
 WORDS_ON_RESET, WORDS_ON_KEEP = "WORDS ON RESET", "WORDS ON KEEP"
 WORDS_ON_BOTH = "WORDS ON BOTH"
 #: Weigh the single paths without a language model; the paths that validation chose; everything.
 MIXTURE, CONTROLLER, CONTROLLER_ALL = "MIXTURE", "CONTROLLER", "CONTROLLER OF ALL"
-#: Single paths that put nothing through a language model.
-MODEL_FREE = (FREQUENCIES, LAST, WORDS, WORDS_BIAS, WORDS_PRIVATE)
-EXPERTS = (*MODEL_FREE, READOUT, NEAREST)
+#: Experts that put nothing through a language model, and everything that does not.
+PLAIN = (FREQUENCIES, LAST, WORDS, WORDS_BIAS, WORDS_PRIVATE)
+MODEL_FREE = (*PLAIN, WORDS_ON_WORDS, MIXTURE)
+EXPERTS = (*PLAIN, READOUT, NEAREST)
+#: What is answered with every training seed; whatever else depends on one has the first.
+EVERY_SEED = (RESET, KEEP, LATEST, SHAM)

@@ -63,12 +63,16 @@ class StatePlayer:
         fork: bool = False,
     ) -> None:
         self.learner, self.way, self.path = learner, way, path
-        self.cases, self.fork = cases, fork and way.learns
+        self.fork = fork and way.learns
         self.seeds = [stream_seed(seed, stream) for stream in streams]
         self.episodes: dict[tuple[str, int], Episode] = {
             (WHOLE, number): learner.begin(self.seeds[number]) for number in range(len(streams))
         }
-        self.prompts: dict[tuple[int, str], str] = {}
+        #: What the prompts of a lane show of earlier cases.
+        self.cases: dict[tuple[str, int], Cases] = {}
+        if cases is not None:
+            self.cases = dict.fromkeys(self.episodes, cases)
+        self.prompts: dict[tuple[str, int, str], str] = {}
 
     def lanes(self, stream: int) -> list[str]:
         """Return the lanes of a stream that answer now."""
@@ -79,12 +83,13 @@ class StatePlayer:
         requests, owners = [], []
         for number, one in enumerate(asked):
             question = one.item.question
-            prompt = question.prompt
-            if self.cases is not None:
-                prompt = self.cases.prompt(one.stream, question)
-            self.prompts[one.stream, question.name] = prompt
             for lane in self.lanes(one.stream):
-                episode = self.episodes[lane, one.stream]
+                key = lane, one.stream
+                episode, cases = self.episodes[key], self.cases.get(key)
+                prompt = (
+                    cases.prompt(one.stream, question) if cases is not None else question.prompt
+                )
+                self.prompts[lane, one.stream, question.name] = prompt
                 requests.append((episode, prompt, question.candidates))
                 owners.append((number, lane))
         answers: list[dict[str, Sequence[float]]] = [{} for _ in asked]
@@ -98,33 +103,38 @@ class StatePlayer:
         """Learn from labels of several streams."""
         updates: list[tuple[Episode, list[Label]]] = []
         for one in arrived:
-            if self.way.learns:
-                lanes = ((WHOLE, one.items), (AGAIN, one.fresh))
-                for lane, items in lanes:
-                    episode = self.episodes.get((lane, one.stream))
-                    if episode is not None and items:
-                        if self.way.retention == "latest":
-                            episode.forget()
-                        feedback = [self._label(episode, one.stream, item) for item in items]
-                        updates.append((episode, feedback))
+            for lane, items in ((WHOLE, one.items), (AGAIN, one.fresh)):
+                key = lane, one.stream
+                episode, cases = self.episodes.get(key), self.cases.get(key)
+                if self.way.learns and episode is not None and items:
+                    if self.way.retention == "latest":
+                        episode.forget()
+                    feedback = [self._label(episode, key, item) for item in items]
+                    updates.append((episode, feedback))
+                if cases is not None:
+                    for item in items:
+                        cases.learn(one.stream, Labelled(item.question, item.right))
             for item in one.items:
-                del self.prompts[one.stream, item.name]
-                if self.cases is not None:
-                    self.cases.learn(one.stream, Labelled(item.question, item.right))
+                for lane in (WHOLE, FROZEN, AGAIN):
+                    self.prompts.pop((lane, one.stream, item.name), None)
         with self.learner.substrate.ledger.operation("update"):
             self.learner.update_many(updates)
 
-    def _label(self, episode: Episode, stream: int, item: Recorded) -> Label:
+    def _label(self, episode: Episode, key: tuple[str, int], item: Recorded) -> Label:
         label, candidates = item.right, item.question.candidates
         if self.way.sham:
             label = int(episode.stream.permutation(len(candidates))[label])
-        return Label(self.prompts[stream, item.name], candidates, label)
+        return Label(self.prompts[(*key, item.name)], candidates, label)
 
     def turn(self, stream: int) -> None:
         """Let a frozen copy of the state and a new one answer beside it."""
         if self.fork:
             self.episodes[FROZEN, stream] = self.episodes[WHOLE, stream].fork()
             self.episodes[AGAIN, stream] = self.learner.begin(self.seeds[stream])
+            if (WHOLE, stream) in self.cases:
+                shown = self.cases[WHOLE, stream]
+                self.cases[FROZEN, stream] = shown.copied(stream)
+                self.cases[AGAIN, stream] = Cases(len(self.seeds), shown.most, shown.fits)
 
 
 class ExpertPlayer:

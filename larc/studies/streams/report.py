@@ -13,7 +13,7 @@ from larc.reporting.tables import Cell, Table
 from larc.runs.run import Run
 from larc.studies.streams.figures import figures, labels_seen_table
 from larc.studies.streams.names import CONTROLLER, KEEP, MODEL_FREE, RESET, SHAM
-from larc.studies.streams.results import SetResults, load_results
+from larc.studies.streams.results import SetResults, contrast_of, load_results
 from larc.studies.streams.ways import AGAIN, FROZEN
 
 QUESTION = (
@@ -26,8 +26,13 @@ NOTES = (
     "G is the loss of RESET minus that of KEEP, D that of SHAM minus that of KEEP.",
     "Everything was chosen on validation streams, and is on record before a test stream was "
     "opened; no answer used a label that had not arrived when its question was asked.",
-    "Streams weigh equally, and intervals are over streams: 99 %, percentile bootstrap of seed "
-    "means. Differences are of half-Brier loss; positive is favourable to what comes second.",
+    "Streams weigh equally, and intervals are over streams: 99 %, Student's t of seed means, since "
+    "a bootstrap of so few is too narrow. Differences are of half-Brier loss; positive is "
+    "favourable to what comes second.",
+    "RESET, KEEP, LATEST, SHAM and who builds on them have every training seed; other ways of a "
+    "state and LORA have the first. Best without a language model is known afterwards alone: of "
+    "the single paths, of WORDS standing on WORDS, and of their MIXTURE, the one that did best on "
+    "these very questions. Labels of SHAM are drawn anew for each question, all candidates alike.",
     "Cross-entropy counts a probability below 1e-9 as 1e-9. Calibration is the expected "
     "calibration error of the most probable candidate, ten bins.",
 )
@@ -94,7 +99,7 @@ def answers(one: SetResults) -> str:
 
 def best_free(one: SetResults, first: int | None = None) -> str | None:
     """Return the path without a language model that did best on the test streams themselves."""
-    free = [path for path in MODEL_FREE if path in one.paths]
+    free = [path for path in MODEL_FREE if path in one.whole()]
     return min(free, key=lambda path: one.mean(path, first=first)) if free else None
 
 
@@ -120,15 +125,17 @@ def _scores(results: Sequence[SetResults], first: int) -> Table:
                     100 * one.mean(path, "accuracy"),
                     _cell(100 * one.mean(path, "accuracy", first)),
                     answered.calibration(),
+                    _cell(answered.calibration(first)),
                 ]
             )
     top = f"first {first}"
     columns = ("Half-Brier", "Seed SD", f"{top}", "Cross-entropy", f"{top} ", "Right %")
     return Table(
         "scores",
-        "Everything that was compared, on the same questions of test streams; over all questions "
-        f"of a stream and over its first {first}. Lower is better but for what is right.",
-        ("Data", "Path", "Streams", *columns, f"{top}  ", "Calibration"),
+        "Everything that was compared, on the same questions of test streams: of each its first "
+        f"{max(max(one.lengths) for one in results)} or all it has, and the first {first} by "
+        "themselves. Lower is better but for what is right.",
+        ("Data", "Path", "Streams", *columns, f"{top}  ", "Calibration", f"{top}   "),
         rows,
         digits=4,
     )
@@ -157,12 +164,19 @@ def _effects(results: Sequence[SetResults], first: int) -> Table:
     rows = [
         row
         for one in results
-        for name, worse, better in CONTRASTS
+        for name, worse, better in (*CONTRASTS, *_best_reset(one))
         for row in _contrast_rows(one, name, worse, better, first)
     ]
     return _contrast_table(
         results, "effects", "What keeping is worth, and what of it is owed to the labels.", rows
     )
+
+
+def _best_reset(one: SetResults) -> list[tuple[str, str, str]]:
+    """Return the contrast of KEEP with the start that reads best untouched, whichever that is."""
+    resets = [path for path in one.whole() if path.split()[0] == RESET]
+    best = min(resets, key=one.mean)
+    return [] if best == RESET else [(f"{best} minus KEEP", best, KEEP)]
 
 
 def _against(results: Sequence[SetResults], first: int, better: str, name: str) -> Table:
@@ -182,33 +196,24 @@ def _against(results: Sequence[SetResults], first: int, better: str, name: str) 
 def _middle(results: Sequence[SetResults], first: int) -> Table:
     rows: list[list[Cell]] = []
     for one in results:
-        half = [length // 2 for length in one.lengths]
         for path in one.paths:
-            answered = one.paths[path]
             forks = [f"{path} {lane}" for lane in (FROZEN, AGAIN)]
             if forks[0] not in one.paths:
                 continue
-            for shown, lane in ((answered, path), *((one.paths[f], f) for f in forks)):
-                scores = shown.scores["half-Brier"]
-                late, early = [], []
-                for stream, since in enumerate(half):
-                    end = one.lengths[stream]
-                    late += _scored(scores[:, stream, since:end])
-                    early += _scored(scores[:, stream, since : min(since + first, end)])
-                rows.append([one.name, lane, _mean(early), _mean(late)])
+            for lane in (path, *forks):
+                early, late = (_mean(one.second_half(lane, count)) for count in (first, None))
+                gain = contrast_of(one.second_half(lane) - one.second_half(path))
+                beside = ["–"] if lane == path else [f"{gain.mean:+.4f} {gain.interval}"]
+                rows.append([one.name, lane, early, late, *beside])
     return Table(
         "middle",
         "Half-Brier loss in the second half of each stream: learning on, with what was learned in "
-        "the first half frozen (FROZEN), and begun anew in the middle (AGAIN).",
-        ("Data", "Path", f"First {first} of the half", "Half"),
+        "the first half frozen (FROZEN), and begun anew in the middle (AGAIN); by how much that is "
+        "worse than learning on, with its interval.",
+        ("Data", "Path", f"First {first} of the half", "Half", "Worse by"),
         rows,
         digits=4,
     )
-
-
-def _scored(scores: NDArray[np.float64]) -> list[float]:
-    """Return the mean of what was scored; nothing where nothing was."""
-    return [float(np.nanmean(scores))] if np.isfinite(scores).any() else []
 
 
 def _cell(value: float) -> float | None:
@@ -216,8 +221,8 @@ def _cell(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else None
 
 
 def _streams(results: Sequence[SetResults]) -> Table:

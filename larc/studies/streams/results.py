@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from larc.evaluation import (
     LEAST_GROUPS,
-    bootstrap_intervals,
     expected_calibration_error,
     reliability,
 )
+from larc.evaluation.bootstrap import LEVEL
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
 from larc.studies.streams.settings import SYNTHETIC
@@ -23,8 +24,6 @@ Array = NDArray[np.float64]
 #: The seed of rows of who has none: what is fitted without chance answers alike for all seeds.
 NO_SEED = 0
 MEASURES = ("half-Brier", "cross-entropy", "accuracy")
-#: The seed of the bootstrap: the same streams are drawn for every contrast.
-DRAWS = 20261118
 _LEAST = 1e-9
 
 
@@ -55,9 +54,11 @@ class Answers:
         sums = np.nansum(chosen, -1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
-    def calibration(self) -> float:
+    def calibration(self, first: int | None = None) -> float:
         """Return the expected calibration error of the most probable candidate."""
         asked = np.isfinite(self.scores["accuracy"])
+        if first is not None:
+            asked[:, :, first:] = False
         top, right = self.top[asked], self.scores["accuracy"][asked]
         # Streams count alike, however many questions they have.
         per_stream = asked.sum(-1, keepdims=True) * np.ones(asked.shape)
@@ -94,12 +95,12 @@ class SetResults:
     paths: Mapping[str, Answers]
 
     def whole(self) -> list[str]:
-        """Return the paths that answered every question of every stream."""
+        """Return the paths that answered every question of every stream, with a seed at least."""
         return [
             path
             for path, answers in self.paths.items()
             if all(
-                np.isfinite(answers.top[:, number, :length]).all()
+                np.isfinite(answers.top[:, number, :length]).all(-1).any()
                 for number, length in enumerate(self.lengths)
             )
         ]
@@ -108,6 +109,21 @@ class SetResults:
         """Return the mean over seeds and streams; NaN where nothing was scored."""
         scores = self.paths[path].by_stream(measure, first)
         return float(np.nanmean(scores)) if np.isfinite(scores).any() else float("nan")
+
+    def second_half(self, path: str, first: int | None = None) -> Array:
+        """Return the half-Brier loss in the second half of streams, ``[seeds, streams]``.
+
+        Over its first questions, if so many are given; NaN where none was scored.
+        """
+        scores = self.paths[path].scores["half-Brier"]
+        halves = np.full(scores.shape[:2], np.nan)
+        for stream, length in enumerate(self.lengths):
+            since = length // 2
+            end = length if first is None else min(since + first, length)
+            asked = scores[:, stream, since:end]
+            some = np.isfinite(asked).any(-1)
+            halves[some, stream] = np.nanmean(asked[some], -1)
+        return halves
 
     def contrast(
         self, worse: str, better: str, first: int | None = None, since: int = 0
@@ -146,6 +162,8 @@ class Contrast:
 def contrast_of(differences: Array) -> Contrast:
     """Return the contrast of differences ``[seeds, streams]``; what is NaN has no part in it.
 
+    The interval is Student's t, over streams: there are few, and a bootstrap would be too narrow.
+
     Examples
     --------
     >>> contrast_of(np.array([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]])).gaining
@@ -155,17 +173,21 @@ def contrast_of(differences: Array) -> Contrast:
     if not asked.any():
         return Contrast(np.nan, np.nan, np.nan, (None,) * len(differences), 0, 0)
     by_stream = np.nanmean(differences[:, asked.any(0)], axis=0)
-    bounds = bootstrap_intervals(by_stream, ["streams"] * len(by_stream), seed=DRAWS)
+    mean, count = float(by_stream.mean()), len(by_stream)
+    half = np.nan
+    if count >= LEAST_GROUPS:
+        quantile = stats.t.ppf((1 + LEVEL) / 2, count - 1)
+        half = float(quantile * by_stream.std(ddof=1) / np.sqrt(count))
     return Contrast(
-        float(by_stream.mean()),
-        float(bounds.lower[0]),
-        float(bounds.upper[0]),
+        mean,
+        mean - half,
+        mean + half,
         tuple(
             float(np.nanmean(row)) if some.any() else None
             for row, some in zip(differences, asked, strict=True)
         ),
         int((by_stream > 0).sum()),
-        len(by_stream),
+        count,
     )
 
 

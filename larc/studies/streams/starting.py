@@ -12,15 +12,17 @@ from larc.io.json_files import parse_json
 from larc.pretrained import CONFIG, read_layout
 from larc.runs.run import Run
 from larc.settings import build
+from larc.state import SlowState
 from larc.studies.streams.choosing import CHOICE_FILE, Choice, choice_name, parse_choice
 from larc.studies.streams.comparing import fitted_name
 from larc.studies.streams.settings import StreamsSettings
-from larc.studies.streams.ways import STATIC, training_name
+from larc.studies.streams.ways import LEARNED, STATIC, training_name
 
 #: What a start decides; all else (data, delay, caps) is the study's own.
 DECIDED = (
     *("substrate", "adapter", "dtype", "acts_on", "boundary", "rank", "seeds"),
-    *("prompt", "cases", "candidate_limit", "prompt_limit", "lora_layer"),
+    *("prompt", "cases", "candidate_limit", "prompt_limit", "lora_layer", "words"),
+    *("texts", "chat"),
 )
 LINEAGE = "lineage.json"
 
@@ -121,6 +123,7 @@ def _from_run(run: Run) -> Start:
         for way in choice.ways().values()
         for objective in {way.start, STATIC}
         for seed in run.settings["seeds"]
+        if run.is_done(training_name(data, way.score, objective, seed))
     }
     used = used_streams(run.evidence())
     return Start(run.settings, choice, slow, fitted_files(run, data), used)
@@ -152,6 +155,12 @@ def package_files(run: Run, objective: str) -> dict[str, bytes]:
         CHOICE_FILE: run.unit_file(unit, CHOICE_FILE),
         **fitted_files(run, data_of(run, objective)),
     }
+
+
+def rule_of(run: Run, objective: str, slow: SlowState) -> str:
+    """Return the rule that was chosen with a start; nothing where the state brings it along."""
+    choice = parse_choice(run.unit_json(choice_name(data_of(run, objective)), CHOICE_FILE))
+    return "" if choice.way.rule == LEARNED else choice.way.rule_with(slow.rule)
 
 
 def objectives(run: Run) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from larc.learner import Learner
 from larc.progress import Display
 from larc.rules import parse_rule
 from larc.runs.engines import Files
-from larc.runs.units import ModelUnit
+from larc.runs.units import ModelUnit, fresh_substrate
 from larc.scoring import checked_normalise
 from larc.state import SlowState
 from larc.studies.asking import check_questions
@@ -30,7 +30,7 @@ from larc.studies.streams.settings import StreamsSettings
 from larc.studies.streams.split import Stream
 from larc.studies.streams.walking import rows_content, walk
 from larc.studies.streams.ways import STATIC, UNTRAINED, Way, training_name
-from larc.substrate import Substrate, load_substrate
+from larc.substrate import Substrate
 from larc.training.base import AdamW, SlowTrainer
 from larc.training.labels import LabelTrainer
 from larc.training.streams import StreamSettings, StreamTrainer
@@ -93,14 +93,15 @@ class Training(StreamsUnit):
         trainer: SlowTrainer
         if self.objective == STATIC:
             updates = settings.updates
-            trainer = self._static(substrate)
+            trainer = self.on_labels(substrate)
         else:
             updates = settings.stream_updates
             trainer = self._through(substrate)
         with substrate.ledger.operation("fit"):
             return fit_trainer(self, trainer, updates, substrate, display)
 
-    def _static(self, substrate: Substrate) -> SlowTrainer:
+    def on_labels(self, substrate: Substrate) -> LabelTrainer:
+        """Return the training on labels alone, not begun."""
         settings = self.settings
         items = [item for stream in self.streams for item in stream]
         labels = [Label(i.question.prompt, i.question.candidates, i.right) for i in items]
@@ -126,6 +127,7 @@ class Training(StreamsUnit):
             rule=parse_rule(settings.stream_rule),
             seed=self.seed,
             outer=AdamW(learning_rate=settings.stream_rate),
+            step_rate=settings.stream_step_rate,
         )
         start = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
         return StreamTrainer(substrate, start, self.streams, how, settings.limits)
@@ -192,7 +194,7 @@ class Play(StreamsUnit):
         """Return who answers: a state for each stream, at the way's start."""
         settings, way = self.settings, self.way
         slow = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
-        rule = parse_rule(way.rule) if way.rule else None
+        rule = parse_rule(way.rule_with(slow.rule)) if way.rule else None
         cases = None
         if way.cases:
             fits = partial(short_enough, substrate, settings)
@@ -215,13 +217,7 @@ class Cost(Play):
     def compute(self, substrate: Substrate, display: Display) -> Files:
         """Answer and learn on a model that was just loaded, and keep what that took."""
         settings = self.settings
-        fresh = load_substrate(
-            settings.substrate,
-            adapter=settings.adapter or None,
-            device=settings.device,
-            dtype=settings.dtype,
-            acts_on=settings.acts_on,
-        )
+        fresh = fresh_substrate(settings)
         player = self.player(fresh)
         fresh.packs(64)  # found out once, and not a question's cost
         fresh.check_boundary(settings.boundary)
@@ -232,8 +228,8 @@ class Cost(Play):
         episode = player.episodes["", 0]
         held = 4 * episode.factors.numbers if self.way.learns else 0
         held += sum(len(text.encode()) + 8 for text in episode.extras.offsets)
-        if player.cases is not None:
-            held += sum(len(case.encode()) for case in player.cases.shown[0])
+        for cases in player.cases.values():
+            held += sum(len(case.encode()) for case in cases.shown[0])
         facts = cost_facts(self.data, self.path, self.streams, fresh, seconds, held)
         return {"held.json": as_json([facts])}
 

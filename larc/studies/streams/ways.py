@@ -10,6 +10,8 @@ from larc.stream.strategies import Retention
 
 UNTRAINED, STATIC = "untrained", "static"
 OFFSETS = ":offset_size="
+#: In place of a rule: the one that was learned with the start.
+LEARNED = "learned"
 
 
 def training_name(data: str, score: str, objective: str, seed: int) -> str:
@@ -34,7 +36,8 @@ class Way:
     score
         How candidates are scored: ``mean`` or ``prior``.
     retention, rule, sham
-        What it keeps of its labels, how it learns from them, and whether they are permuted.
+        What it keeps of its labels, how it learns from them (``learned``: by the rule that was
+        learned with the start), and whether they are permuted.
     cases
         Whether its prompts show recent labelled cases of the stream.
 
@@ -63,6 +66,11 @@ class Way:
         """Whether a private bias for each candidate is learned with the state."""
         return OFFSETS in self.rule
 
+    @property
+    def offset_size(self) -> float:
+        """The step of that bias; 0 where there is none."""
+        return float(self.rule.partition(OFFSETS)[2] or 0)
+
     def with_offsets(self, size: float) -> Way:
         """Return the same way with a private bias that moves by steps of a size; 0 for none.
 
@@ -73,6 +81,16 @@ class Way:
         """
         rule = self.rule.split(OFFSETS)[0]
         return replace(self, rule=f"{rule}{OFFSETS}{size:g}" if size else rule)
+
+    def rule_with(self, learned: str) -> str:
+        """Return the rule, given the one that was learned with the start.
+
+        Examples
+        --------
+        >>> Way("exact", rule="learned:offset_size=0.4").rule_with("sgd:0.03")
+        'sgd:0.03:offset_size=0.4'
+        """
+        return learned + self.rule.removeprefix(LEARNED) if self.rule[:7] == LEARNED else self.rule
 
     @property
     def seedless(self) -> bool:
@@ -138,8 +156,10 @@ def test_ways(chosen: Way, kept: dict[str, Way], offset_size: float) -> dict[str
     ways["UNTRAINED CASES"] = Way(UNTRAINED, chosen.score, "reset", cases=True)
     for name, way in kept.items():
         if (way.start, way.score) != (chosen.start, chosen.score):
-            ways[f"RESET {name}"] = way.at_reset
-            ways[f"KEEP {name}"] = way
+            # Other starts have what the chosen one has: starts alone are compared.
+            other = replace(way.with_offsets(chosen.offset_size), cases=chosen.cases)
+            ways[f"RESET {name}"] = other.at_reset
+            ways[f"KEEP {name}"] = other
     # What is done twice is done once, under its first name.
     first = {way: path for path, way in reversed(ways.items())}
     return {path: way for path, way in ways.items() if first[way] == path}

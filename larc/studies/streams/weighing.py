@@ -24,12 +24,13 @@ from larc.studies.streams.names import (
     EXPERTS,
     KEEP,
     MIXTURE,
-    MODEL_FREE,
+    PLAIN,
     RESET,
     WORDS,
     WORDS_ON_BOTH,
     WORDS_ON_KEEP,
     WORDS_ON_RESET,
+    WORDS_ON_WORDS,
 )
 from larc.studies.streams.players import ExpertPlayer, MixturePlayer
 from larc.studies.streams.settings import StreamsSettings
@@ -41,7 +42,12 @@ Steps = tuple[float, float, float]
 #: What was said to each question of each stream, by who said it.
 Answers = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
 #: Whose log-probabilities private words are added to.
-STANDING = {WORDS_ON_RESET: (RESET,), WORDS_ON_KEEP: (KEEP,), WORDS_ON_BOTH: (KEEP, WORDS)}
+STANDING = {
+    WORDS_ON_WORDS: (WORDS,),
+    WORDS_ON_RESET: (RESET,),
+    WORDS_ON_KEEP: (KEEP,),
+    WORDS_ON_BOTH: (KEEP, WORDS),
+}
 #: What these are multiplied by first, and the private steps of bias and words, to choose among.
 POWERS = (0.5, 1.0)
 BIAS_RATES, WORD_RATES = (0.05, 0.2, 0.4), (0.3, 1.0, 3.0, 6.0)
@@ -183,6 +189,8 @@ class Weigh(Unit):
     ----------
     rates, trusted
         What was chosen on validation streams.
+    everything
+        Whether a controller of all that was said answers, too: with the first seed, that has all.
     """
 
     settings: StreamsSettings
@@ -192,6 +200,7 @@ class Weigh(Unit):
     streams: Sequence[Stream]
     rates: Mapping[str, Steps]
     trusted: Sequence[str]
+    everything: bool = True
 
     @property
     def name(self) -> str:
@@ -208,9 +217,12 @@ class Weigh(Unit):
             )
             answers, rows = add_rows(answers, more), [*rows, *more]
         everybody = list(next(iter(answers.values())))
-        free = [path for path in MODEL_FREE if path in everybody]
+        free = [path for path in (*PLAIN, WORDS_ON_WORDS) if path in everybody]
         trusted = [path for path in self.trusted if path in everybody]
-        for path, names in ((MIXTURE, free), (CONTROLLER, trusted), (CONTROLLER_ALL, everybody)):
+        weighers = {MIXTURE: free, CONTROLLER: trusted}
+        if self.everything:
+            weighers[CONTROLLER_ALL] = everybody
+        for path, names in weighers.items():
             rows += mixed_rows(path, names, answers, self.streams, display)
         facts = {"data": self.data, "seed": self.seed}
         return {"predictions.parquet": rows_content([{**facts, **row} for row in rows])}

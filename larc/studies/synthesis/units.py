@@ -6,10 +6,13 @@ Searches are on record before what they are judged on is opened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from larc.domains.programs.searches import enumerate_programs, evolve
 from larc.domains.programs.synthesis import Problem
@@ -21,6 +24,7 @@ from larc.proposals.grammar import Grammar
 from larc.proposals.improving import (
     Improvement,
     ImproveSettings,
+    Judge,
     learn_together,
     propose_together,
     restore_together,
@@ -35,7 +39,7 @@ from larc.runs.units import Checkpoint, ModelUnit, Unit, counted, do_all, hashes
 from larc.state import SlowState
 from larc.studies.fitting import fit_trainer
 from larc.studies.settings import fit_name
-from larc.studies.synthesis.problems import Puzzle, Puzzles, group_of, kind_of
+from larc.studies.synthesis.problems import Puzzle, Puzzles, group_of, kind_of, length_of
 from larc.studies.synthesis.settings import SynthesisSettings
 from larc.substrate import Substrate
 from larc.training.base import AdamW
@@ -43,6 +47,8 @@ from larc.training.proposals import ProposalTask, ProposalTrainer
 from larc.training.tasks import TrainingSettings
 
 QUERIES = "queries"
+#: What a stream is for: dealing sham losses, drawing texts, letting programs evolve.
+Purpose = Literal["deal", "draw", "evolve"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ CONDITIONS = (
     Condition("TEXT", text=True),
     Condition("UNTRAINED", trained=False),
     Condition("UNTRAINED-LEARN", trained=False, keep=True),
+    Condition("UNTRAINED-TEXT", trained=False, text=True),
 )
 WITHOUT_MODEL = ("EVOLUTION", "ENUMERATION")
 
@@ -85,7 +92,7 @@ def conditions(settings: SynthesisSettings) -> tuple[Condition, ...]:
     Examples
     --------
     >>> len(conditions(SynthesisSettings())), len(conditions(SynthesisSettings(updates=0)))
-    (7, 5)
+    (8, 5)
     """
     return tuple(one for one in CONDITIONS if one.trained or settings.updates)
 
@@ -116,7 +123,12 @@ class Fit(ModelUnit):
             seed=self.seed,
             outer=AdamW(learning_rate=settings.learning_rate),
         )
-        search = replace(_how(settings, CONDITIONS[0]), calls=None, rounds=settings.training_rounds)
+        search = replace(
+            _how(settings, CONDITIONS[0]),
+            calls=None,
+            rounds=settings.training_rounds,
+            learn_last=True,
+        )
         start = _untrained(self, substrate)
         trainer = ProposalTrainer(substrate, start, tasks, how, search, settings.limits)
         return fit_trainer(self, trainer, settings.updates, substrate, display, every=1)
@@ -146,11 +158,14 @@ class Searches(ModelUnit):
         learner = Learner(substrate, slow, parse_rule(settings.rule), limits=settings.limits)
         how = _how(settings, condition)
         searches = []
-        for number, problem in enumerate(self.problems):
+        for problem in self.problems:
             # All conditions draw alike: they differ in what they learned.
-            episode = learner.begin(self.seed)
+            episode = learner.begin(derived_seed(self.seed, problem.name, "deal"))
             search = episode.improvement(
-                problem.prompt, how, grammar=Grammar(problem.rules), seed=self.seed + number
+                problem.prompt,
+                how,
+                grammar=Grammar(problem.rules),
+                seed=derived_seed(self.seed, problem.name, "draw"),
             )
             if condition.text:
                 search.ask = partial(_told, problem, settings.tried)
@@ -158,6 +173,7 @@ class Searches(ModelUnit):
         checkpoint = Checkpoint(self, "checkpoint.safetensors")
         if checkpoint.exists():
             recount(substrate, restore_together(checkpoint.path, searches))
+        judges = [problem.judge() for problem in self.problems]
         rounds = -(-settings.calls // settings.n)
         with stoppable() as stopped:
             while not all(search.ended for search in searches):
@@ -165,8 +181,8 @@ class Searches(ModelUnit):
                 display.unit(self.name, rounds, done)
                 texts = propose_together(searches)
                 learn_together(
-                    (search, problem.judge()(written))
-                    for search, problem, written in zip(searches, self.problems, texts, strict=True)
+                    (search, judge(written))
+                    for search, judge, written in zip(searches, judges, texts, strict=True)
                     if written
                 )
                 display.update(done + 1, _mean_best(searches))
@@ -174,13 +190,10 @@ class Searches(ModelUnit):
                     save_together(checkpoint.path, searches, counted(substrate))
                 if stopped():
                     raise KeyboardInterrupt
-        rows = [
-            row
-            for problem, search in zip(self.problems, searches, strict=True)
-            for row in _rows(
-                condition.name, self.seed, problem, [(j.text, j.loss) for j in search.judged]
-            )
-        ]
+        rows = []
+        for problem, judge, search in zip(self.problems, judges, searches, strict=True):
+            judged = [(one.text, one.loss) for one in search.judged]
+            rows += _rows(condition.name, self.seed, problem, judge, judged)
         return {"searches.parquet": to_parquet(rows)}
 
 
@@ -201,15 +214,16 @@ class PlainSearches(Unit):
     def perform(self, display: Display) -> Files:
         """Enumerate, or let programs evolve."""
         rows = []
-        for number, problem in enumerate(self.problems):
-            calls = self.settings.calls
+        for problem in self.problems:
+            calls, judge = self.settings.calls, problem.judge()
             if not isinstance(problem, Problem):
-                judged = _shortest(problem, calls)
+                judged = _shortest(problem, judge, calls)
             elif self.condition == "EVOLUTION":
-                judged = evolve(problem.family, problem.judge(), calls, self.seed + number)
+                seed = derived_seed(self.seed, problem.name, "evolve")
+                judged = evolve(problem.family, judge, calls, seed)
             else:
-                judged = enumerate_programs(problem.family, problem.judge(), calls)
-            rows += _rows(self.condition, self.seed, problem, judged)
+                judged = enumerate_programs(problem.family, judge, calls)
+            rows += _rows(self.condition, self.seed, problem, judge, judged)
         return {"searches.parquet": to_parquet(rows)}
 
 
@@ -229,7 +243,7 @@ def carry_out(
             settings=settings,
             condition=condition,
             seed=seed,
-            problems=puzzles.development,
+            problems=puzzles.searched,
             slow=run.unit_file(fit_name("", seed), "slow.safetensors")
             if condition.trained and settings.updates
             else b"",
@@ -238,7 +252,7 @@ def carry_out(
         for seed in settings.seeds
     ]
     searches += [
-        PlainSearches(settings=settings, condition=name, seed=seed, problems=puzzles.development)
+        PlainSearches(settings=settings, condition=name, seed=seed, problems=puzzles.searched)
         for name in without_model(settings)
         for seed in settings.seeds
     ]
@@ -249,6 +263,23 @@ def carry_out(
     if not run.is_done(QUERIES):
         run.finish_unit(QUERIES, {"queries.parquet": _queries(run, written, puzzles)})
     run.record("queries written", {"queries": sha256(run.unit_file(QUERIES, "queries.parquet"))})
+
+
+def derived_seed(seed: int, name: str, purpose: Purpose) -> int:
+    """Return the seed of one of a problem's streams: of the study's seed, its name, and what for.
+
+    Streams of two problems, of two seeds, or for two purposes are independent; all conditions have
+    the same ones.
+
+    Examples
+    --------
+    >>> names = ["list/0,6/sort", "list/0,5/sort"]
+    >>> len({derived_seed(seed, name, "draw") for seed in (1, 2) for name in names})
+    4
+    """
+    hashed = np.frombuffer(hashlib.sha256(name.encode()).digest(), np.uint32)
+    words = [seed, get_args(Purpose).index(purpose), *hashed.tolist()]
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
 
 
 def without_model(settings: SynthesisSettings) -> tuple[str, ...]:
@@ -274,19 +305,38 @@ def search_name(condition: str, seed: int) -> str:
 
 
 def _queries(run: Run, units: dict[str, str], puzzles: Puzzles) -> bytes:
-    """Return whether each text that a search ended with is right on what was kept back."""
-    problems = {problem.name: problem for problem in puzzles.development}
-    rights: dict[tuple[str, str], bool] = {}
+    """Return whether each search's answer is right on what was kept back."""
+    problems = {problem.name: problem for problem in puzzles.searched}
+    texts: dict[tuple[str, str], None] = {}
     for unit in units:
-        for row in from_parquet(run.unit_file(unit, "searches.parquet"), unit):
-            if row["loss"] == 0:
-                problem = problems[row["name"]]
-                rights.setdefault((problem.name, row["text"]), False)
-    for name, text in rights:
-        rights[name, text] = problems[name].solved_by(text)
-    rows = [{"name": name, "text": text, "right": right} for (name, text), right in rights.items()]
+        rows = from_parquet(run.unit_file(unit, "searches.parquet"), unit)
+        texts |= dict.fromkeys((row["name"], row["text"]) for row in answers(rows))
+    rows = [
+        {"name": name, "text": text, "right": problems[name].solved_by(text)}
+        for name, text in texts
+    ]
     # A table has columns even where nothing was found.
     return to_parquet([*rows, {"name": "", "text": "", "right": False}])
+
+
+def answers(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the answer of each search that has one: the first text that is right on its examples.
+
+    Others of its round, which were judged as well, come too late.
+
+    Examples
+    --------
+    >>> row = {"condition": "RESET", "seed": 1, "name": "a"}
+    >>> losses = {1: 0.5, 2: 0.0, 3: 0.0}
+    >>> rows = [{**row, "call": call, "loss": loss} for call, loss in losses.items()]
+    >>> [answer["call"] for answer in answers(rows)]
+    [2]
+    """
+    first: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: int(row["call"])):
+        if row["loss"] == 0:
+            first.setdefault((row["condition"], row["seed"], row["name"]), row)
+    return list(first.values())
 
 
 def _how(settings: SynthesisSettings, condition: Condition) -> ImproveSettings:
@@ -294,12 +344,12 @@ def _how(settings: SynthesisSettings, condition: Condition) -> ImproveSettings:
         n=settings.n,
         max_tokens=settings.candidate_limit,
         temperature=settings.hot if condition.hot else settings.temperature,
-        estimate=settings.estimate,
         steps=settings.steps,
         pool=settings.pool,
         calls=settings.calls,
         keep=condition.keep,
         sham=condition.sham,
+        learn_last=False,
     )
 
 
@@ -321,8 +371,7 @@ def _mean_best(searches: Sequence[Improvement]) -> float:
     return sum(best) / max(len(best), 1)
 
 
-def _shortest(problem: Puzzle, calls: int) -> list[tuple[str, float]]:
-    judge = problem.judge()
+def _shortest(problem: Puzzle, judge: Judge, calls: int) -> list[tuple[str, float]]:
     judged: list[tuple[str, float]] = []
     for text in Grammar(problem.rules).texts():
         if len(judged) == calls:
@@ -334,8 +383,9 @@ def _shortest(problem: Puzzle, calls: int) -> list[tuple[str, float]]:
 
 
 def _rows(
-    condition: str, seed: int, problem: Puzzle, judged: Sequence[tuple[str, float]]
+    condition: str, seed: int, problem: Puzzle, judge: Judge, judged: Sequence[tuple[str, float]]
 ) -> list[dict[str, Any]]:
+    late = set(getattr(judge, "late", ()))
     return [
         {
             "condition": condition,
@@ -344,9 +394,11 @@ def _rows(
             "family": problem.family,
             "group": group_of(problem),
             "kind": kind_of(problem),
+            "length": length_of(problem),
             "call": number,
             "text": text,
             "loss": loss,
+            "late": text in late,
         }
         for number, (text, loss) in enumerate(judged, start=1)
     ]

@@ -14,12 +14,10 @@ from larc.domains.programs.language import (
     parse,
     wrong_fraction,
 )
-from larc.domains.programs.searches import enumerate_programs, evolve
-from larc.domains.programs.synthesis import (
-    SEQUENCES,
-    build_problem,
-    build_problems,
-    synthesis_prompt,
+from larc.domains.programs.searches import Evolution, enumerate_programs, evolve
+from larc.domains.programs.synthesis import build_problem, build_problems, synthesis_prompt
+from larc.domains.programs.targets import (
+    sequences,
 )
 from larc.errors import LarcError
 
@@ -73,11 +71,9 @@ def test_problems_are_of_held_out_groups_and_sequences():
     training = build_problems("training", 16, 4, held_out=False)
     assert not {problem.group for problem in training} & {problem.group for problem in PROBLEMS}
     assert not any(problem.held_out for problem in training)
-    assert {problem.sequence for problem in training} == {
-        one for family in FAMILIES for one in SEQUENCES[family]["seen"]
-    }
-    for problem in PROBLEMS:
-        assert problem.held_out == (problem.sequence in SEQUENCES[problem.family]["held out"])
+    for problem in (*training, *PROBLEMS):
+        known = sequences(problem.family)["held out" if problem.held_out else "seen"]
+        assert problem.sequence in known
         assert not set(problem.support_inputs) & set(problem.query_inputs)
         assert (len(problem.support_inputs), len(problem.query_inputs)) == (8, 20)
         assert set(problem.target) <= set(operations(problem.family))
@@ -124,6 +120,8 @@ def test_there_are_no_other_problems():
         build_problem(split_groups("development")[0], "sort mul")
     with pytest.raises(LarcError, match="reserved"):
         build_problems("reserved", 1, 1, held_out=False)
+    with pytest.raises(LarcError, match="1 to 4 programs"):
+        build_problems("development", 1, 5, held_out=False)
 
 
 def test_searches_judge_each_program_once_and_stop_when_one_is_right():
@@ -148,11 +146,23 @@ def test_evolution_is_decided_by_its_seed():
     assert one == again != other
 
 
+def test_evolution_searches_as_was_best_on_training_problems():
+    """Against how it searched before it was chosen; on problems of another split, with one seed."""
+    shipped, earlier = Evolution(), Evolution(population=8, first=16, length=4)
+    problems = build_problems("training", 16, 4, held_out=False)
+    solved = [
+        sum(
+            evolve(problem.family, problem.judge(), 64, number, how)[-1][1] == 0
+            for number, problem in enumerate(problems)
+        )
+        for how in (shipped, earlier)
+    ]
+    assert solved[0] > 1.2 * solved[1]
+
+
 def test_evolution_finds_more_than_chance():
     """Its parents matter: against programs that are all drawn at random."""
-    from larc.domains.programs.searches import Evolution
-
-    chance = Evolution(first=200)
+    chance = Evolution(first=200, length=4)
     found = [0, 0]
     for number, problem in enumerate(PROBLEMS):
         for way, how in enumerate((Evolution(), chance)):
