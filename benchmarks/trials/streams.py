@@ -38,6 +38,7 @@ class Trial:
     updates: int = 160
     every: int = 160
     score: str = "prior"
+    falls: bool = False
 
 
 def loss(
@@ -91,6 +92,8 @@ def main() -> None:
                 boundary=trial.boundary,
                 batch=trial.batch,
                 learning_rate=trial.rate,
+                updates=trial.updates,
+                rates_fall=trial.falls,
             ),
             data=data.name,
             seed=settings.seeds[0],

@@ -28,13 +28,29 @@ TRAINING_FILE = "larc slow training, version 1"
 
 @dataclass(frozen=True)
 class AdamW:
-    """The outer optimiser: AdamW without decay, the norm of the factors' gradient clipped first."""
+    """The outer optimiser: AdamW without decay, the norm of the factors' gradient clipped first.
+
+    Attributes
+    ----------
+    learning_rate, beta1, beta2, epsilon
+        As torch's.
+    clip
+        The largest norm of a gradient.
+    falls
+        By which update the rates have fallen to zero, linearly; 0 keeps them as they are.
+
+    Examples
+    --------
+    >>> [AdamW(falls=4).share(update) for update in range(5)]
+    [1.0, 0.75, 0.5, 0.25, 0.0]
+    """
 
     learning_rate: float = 1e-3
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
     clip: float = 1.0
+    falls: int = 0
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip", "epsilon"):
@@ -44,6 +60,18 @@ class AdamW:
             if beta >= 1:
                 raise LarcError(f"{name} of AdamW is {beta}; give a number from 0 to below 1.")
             object.__setattr__(self, name, beta)
+        object.__setattr__(self, "falls", whole_number(self.falls, "falls of AdamW"))
+
+    def share(self, update: int) -> float:
+        """Return the share of the rates that is left after so many updates."""
+        return max(0.0, 1 - update / self.falls) if self.falls else 1.0
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a training depends on, as JSON values; rates that stay are as ever."""
+        facts = asdict(self)
+        if not self.falls:
+            del facts["falls"]
+        return facts
 
     def over(self, trained: Mapping[str, Tensor], step_rate: float) -> torch.optim.AdamW:
         """Return torch's optimiser over the factors and, at a rate of their own, the steps."""
@@ -117,7 +145,7 @@ class SlowTrainer:
     def facts(self) -> dict[str, Any]:
         """Return what this training depends on, as JSON values."""
         return {
-            "outer": asdict(self.outer),
+            "outer": self.outer.facts(),
             "limits": asdict(self.limits),
             "substrate": self.slow.substrate,
             "boundary": self.slow.boundary,
@@ -140,6 +168,9 @@ class SlowTrainer:
         self._trained["B"].grad = gradient.B * scale
         for name, share in steps.items():
             self._trained[name].grad = torch.tensor(share, dtype=torch.float64)
+        rates = (self.outer.learning_rate, self._step_rate)
+        for group, rate in zip(self._optimizer.param_groups, rates, strict=False):
+            group["lr"] = rate * self.outer.share(self.updates)
         self._optimizer.step()
         self.updates += 1
         self.slow = self.slow.advanced(

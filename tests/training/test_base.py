@@ -5,9 +5,10 @@ import torch
 
 import larc
 from larc.training.base import AdamW, batch_indices
+from larc.training.labels import LabelTrainer
 from larc.training.stack import STEP, with_steps
 from larc.training.tasks import Trainer, TrainingSettings
-from tests.questions import small_tasks, start
+from tests.questions import CANDIDATES, small_tasks, start
 
 
 def test_an_outer_update_is_clipped_adamw_on_the_mean_gradient(tiny):
@@ -24,6 +25,35 @@ def test_an_outer_update_is_clipped_adamw_on_the_mean_gradient(tiny):
     torch.testing.assert_close(trainer.slow.factors.A, A.detach(), atol=1e-7, rtol=1e-4)
     torch.testing.assert_close(trainer.slow.factors.B, B.detach(), atol=1e-7, rtol=1e-4)
     assert trainer.slow.version == slow.version + 1
+
+
+def test_rates_that_fall_are_torchs_linear_schedule_and_resume(tiny, tmp_path):
+    def trainer(outer):
+        labels = [larc.Label(f"q{n}: ", CANDIDATES[:2], n % 2) for n in range(4)]
+        return LabelTrainer(tiny, start(tiny), labels, [1.0] * 4, batch=2, seed=1, outer=outer)
+
+    falling = trainer(AdamW(learning_rate=0.01, clip=1e9, falls=4))
+    A, B = (torch.nn.Parameter(t.clone()) for t in (falling.slow.factors.A, falling.slow.factors.B))
+    torchs = torch.optim.AdamW([A, B], lr=0.01, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LinearLR(torchs, 1.0, 0.0, total_iters=4)
+    for update in range(4):
+        if update == 2:  # A stopped training goes on where the rate was.
+            falling.save(tmp_path / "saved")
+            falling = trainer(AdamW(learning_rate=0.01, clip=1e9, falls=4))
+            falling.restore(tmp_path / "saved")
+        _, gradient = falling.batch_gradient()
+        A.grad, B.grad = gradient.A.clone(), gradient.B.clone()
+        torchs.step()
+        schedule.step()
+        falling.advance()
+    torch.testing.assert_close(falling.slow.factors.A, A.detach(), atol=1e-7, rtol=1e-4)
+    torch.testing.assert_close(falling.slow.factors.B, B.detach(), atol=1e-7, rtol=1e-4)
+    ended = falling.slow.digest
+    falling.advance()
+    assert falling.slow.digest != ended  # another version, of the same numbers
+    torch.testing.assert_close(falling.slow.factors.B, B.detach(), atol=1e-7, rtol=1e-4)
+    with pytest.raises(larc.LarcError):
+        trainer(AdamW(learning_rate=0.01)).restore(tmp_path / "saved")
 
 
 def test_everything_is_met_once_an_epoch():

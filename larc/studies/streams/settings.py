@@ -78,6 +78,9 @@ class StreamsSettings(ModelSettings):
     stream_step_rate: float = setting(
         0.0, "Learn the steps of that rule with the start, at this rate; 0 for not at all."
     )
+    rates_fall: bool = setting(
+        False, "Let the rates of both trainings fall to zero by their last update.", later=True
+    )
     window: int = setting(24, "How many questions a window has.", least=2)
     rules: tuple[str, ...] = setting(
         ("sgd:0.01", "sgd:0.02", "sgd:0.05"), "Update rules to choose among on validation streams."

@@ -114,9 +114,12 @@ class Training(StreamsUnit):
             weights,
             batch=settings.batch,
             seed=self.seed,
-            outer=AdamW(learning_rate=settings.learning_rate),
+            outer=self._outer(settings.learning_rate, settings.updates),
             limits=settings.limits,
         )
+
+    def _outer(self, rate: float, updates: int) -> AdamW:
+        return AdamW(learning_rate=rate, falls=updates if self.settings.rates_fall else 0)
 
     def _through(self, substrate: Substrate) -> SlowTrainer:
         settings = self.settings
@@ -126,7 +129,7 @@ class Training(StreamsUnit):
             batch=settings.stream_batch,
             rule=parse_rule(settings.stream_rule),
             seed=self.seed,
-            outer=AdamW(learning_rate=settings.stream_rate),
+            outer=self._outer(settings.stream_rate, settings.stream_updates),
             step_rate=settings.stream_step_rate,
         )
         start = SlowState.from_bytes(self.slow, self.name).to(substrate.device)
