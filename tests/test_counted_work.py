@@ -63,6 +63,25 @@ def replay(substrate):
             session.learn(labels_of(event.items))
 
 
+def stream_window(substrate, gradient):
+    """One update through windows of eight streams; labels two questions later, two at a time."""
+    streams = [
+        [
+            Recorded(
+                Question(f"{stream}-{n}", ("pass", "fail"), f"job {n} of {'it' * stream}: "),
+                asked=n // 2,
+                arrives=n // 2 + 1.5,
+                label=(stream + n) % 2,
+            )
+            for n in range(8)
+        ]
+        for stream in range(8)
+    ]
+    larc.train_streams(
+        substrate, streams, gradient=gradient, boundary=2, window=8, batch=8, updates=1, seed=1
+    )
+
+
 JOBS = {
     "outer update, static, input": lambda s: outer_update(s, "static", 0),
     "outer update, adapted, input": lambda s: outer_update(s, "adapted", 0),
@@ -71,6 +90,8 @@ JOBS = {
     "group prediction, before layer 2": lambda s: group_prediction(s, 2),
     "group prediction, descending": lambda s: group_prediction(s, 2, larc.Descent(1.0, steps=2)),
     "replay of twelve jobs, three paths": replay,
+    "window of eight streams, first-order": lambda s: stream_window(s, "first-order"),
+    "window of eight streams, exact": lambda s: stream_window(s, "exact"),
 }
 # Calls and padded positions of each kind. A group's four targets, real and sham, share their first
 # support forward (1 row); then 8 rows step, and 8 kept reads and 1 reset are the query: 18 rows.
@@ -101,6 +122,21 @@ EXPECTED = {
         "mixer": (6, 860),
         "head": (6, 504),
         "backward": (4, 0),
+    },
+    # Three rounds: 4, 2 and 2 questions, then 2 labels, 2 and none. Each prompt is read below once,
+    # and in the first round its two labels share rows with their questions. The exact gradient
+    # makes both updates again.
+    "window of eight streams, first-order": {
+        "below": (64, 1664),
+        "mixer": (12, 2260),
+        "head": (12, 720),
+        "backward": (15, 0),
+    },
+    "window of eight streams, exact": {
+        "below": (64, 1664),
+        "mixer": (18, 3164),
+        "head": (18, 1008),
+        "backward": (17, 0),
     },
 }
 

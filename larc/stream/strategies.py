@@ -34,7 +34,8 @@ class Strategy:
     offsets
         A fixed bias added to the candidates' energies, in reading and in learning.
     scale
-        What an update's realised difference is multiplied by.
+        What an update's realised difference of the factors is multiplied by; moments and private
+        offsets are what the whole update makes of them.
     rule
         The rule its updates follow: an object, or a text as `larc.rules.parse_rule` reads it; the
         session's by default.

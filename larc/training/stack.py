@@ -13,7 +13,7 @@ from torch import Tensor
 from larc.errors import LarcError
 from larc.objectives import FeedbackObjective
 from larc.residual import Factors
-from larc.rules import SGD, Descent, parse_rule
+from larc.rules import RULES, SGD, Descent, parse_rule
 from larc.state import SlowState
 from larc.stepping import Extras, Objective, StepContext, StepResult, UpdateRule, take_step
 
@@ -61,13 +61,15 @@ class FastStack:
         episodes: Sequence[int],
         slopes: Callable[[], Sequence[Mapping[str, float]]] | None = None,
         *,
+        here: Factors | None = None,
         differentiable: bool = False,
     ) -> StepResult:
         """Take one step of some episodes on their feedback.
 
-        ``slopes`` gives, after it, those of their losses at their private offsets.
+        ``slopes`` gives, after it, those of their losses at their private offsets; ``here`` is
+        `some` of them, the very ones that an objective knows its gradients at.
         """
-        here = self.some(episodes)
+        here = self.some(episodes) if here is None else here
         result = take_step(
             self.rule, objective, here, self.context(episodes), differentiable=differentiable
         )
@@ -98,7 +100,7 @@ def learnable_steps(rule: UpdateRule, slow: SlowState, *, several: bool) -> dict
     """Return the steps that learning starts from, as they are trained.
 
     A state that has learned its steps goes on from there. With ``several``, ``A`` and ``B`` have a
-    step each, and steps may come to slow down.
+    step each, and steps may come to slow down; else ``B`` has one where its size is its own.
 
     Examples
     --------
@@ -107,6 +109,11 @@ def learnable_steps(rule: UpdateRule, slow: SlowState, *, several: bool) -> dict
     >>> learnable_steps(SGD(1.0), slow, several=True)
     {'log_step': 0.0, 'log_step_b': 0.0, 'slowing': 0.0}
     """
+    if type(rule) not in RULES.values():  # the state that has it could not be read again
+        raise LarcError(
+            f"the steps of {type(rule).__name__} cannot be learned: it is no rule of this package; "
+            "leave the step rate at 0."
+        )
     learned = parse_rule(slow.rule) if slow.rule else None
     if type(learned) is type(rule):
         rule = learned
@@ -117,10 +124,11 @@ def learnable_steps(rule: UpdateRule, slow: SlowState, *, several: bool) -> dict
             f"the steps of {type(rule).__name__} cannot be learned; leave the step rate at 0."
         )
     size = rule.step_size if learned is not None else slow.step_size or rule.step_size
-    if not several:
+    if not several and rule.step_size_b is None:
         return {STEP: math.log(size)}
     size_b = size if rule.step_size_b is None else rule.step_size_b
-    return {STEP: math.log(size), STEP_B: math.log(size_b), SLOWING: rule.slowing}
+    steps = {STEP: math.log(size), STEP_B: math.log(size_b)}
+    return {**steps, SLOWING: rule.slowing} if several else steps
 
 
 def with_steps(rule: UpdateRule, trained: Mapping[str, Tensor]) -> UpdateRule:
@@ -156,7 +164,8 @@ def step_shares(
     """Return what a loss gains by each learnable step of one update.
 
     ``pull`` is the loss's gradient at the factors after it. A size that grows by a share takes the
-    step further by that share.
+    step further by that share. Of several steps that `Descent` takes in one update, later ones are
+    taken to go as they went.
 
     Examples
     --------
@@ -168,7 +177,8 @@ def step_shares(
     """
     decay = getattr(rule, "decay", 0.0)
     if decay:  # what the pull to the slow state did is no part of the step
-        before = context.slow.combine(before, lambda slow, v: slow + (v - slow) / (1 + decay))
+        home = context.slow.map(Tensor.detach)
+        before = home.combine(before, lambda slow, v: slow + (v - slow) / (1 + decay))
     moves = after.combine(before, torch.sub).combine(pull, torch.mul)
     by_a, by_b = moves.A.sum((-2, -1)), moves.B.sum((-2, -1))
     later = torch.log1p(context.taken.to(by_a.dtype))

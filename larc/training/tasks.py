@@ -35,7 +35,15 @@ from larc.training.base import (
     twice_differentiable,
 )
 from larc.training.proposals import ProposalTask, ProposalTrainer
-from larc.training.stack import STEP, STEP_B, FastStack, learnable_steps, step_shares, with_steps
+from larc.training.stack import (
+    STEP,
+    STEP_B,
+    FastStack,
+    learnable_steps,
+    shares_of,
+    step_shares,
+    with_steps,
+)
 
 OuterObjective = Literal["static", "adapted", "exact"]
 
@@ -54,7 +62,8 @@ class TrainingSettings:
     from the rule's. The static objective has nothing to learn it from; without a rate, or with
     that objective, steps are the rule's and the state has no size of its own afterwards. One number
     is enough: steps of two sizes on ``A`` and ``B`` are steps of one size on ``c A`` and ``B / c``,
-    and the balance of the two is trained as it is.
+    and the balance of the two is trained as it is. Where a rule has a ``step_size_b``, that is
+    learned with it.
     """
 
     objective: OuterObjective = "adapted"
@@ -229,8 +238,11 @@ class Trainer(SlowTrainer):
                 # To the same order, a step size that grows by a share takes the whole way from the
                 # start to the adapted factors further by that share.
                 way = fast.factors.combine(start, torch.sub).combine(gradients, torch.mul)
-                share = float(way.A.sum() + way.B.sum()) / len(tasks)
-                return float(losses.mean()), OuterGradient(mean.A, mean.B, {STEP: share})
+                by_a, by_b = way.A.sum(), way.B.sum()
+                two = STEP_B in self._trained
+                parts = {STEP: by_a, STEP_B: by_b} if two else {STEP: by_a + by_b}
+                steps = {name: float(part) / len(tasks) for name, part in parts.items()}
+                return float(losses.mean()), OuterGradient(mean.A, mean.B, steps)
 
     def _exact(
         self,
@@ -246,12 +258,13 @@ class Trainer(SlowTrainer):
         value, gradient = float(losses.detach().mean()), Factors(*slopes[:2])
         if not points:
             return value, gradient
-        share = 0.0
+        total = dict.fromkeys(self._trained.keys() - {"A", "B"}, 0.0)
         for point, (before, after, context) in enumerate(points):
             pull = Factors(*slopes[2 + 2 * point : 4 + 2 * point])
             shares = step_shares(self.settings.rule, pull, before.copy(), after.copy(), context)
-            share += shares[STEP] + shares[STEP_B]
-        return value, OuterGradient(gradient.A, gradient.B, {STEP: share})
+            for name, share in shares_of(shares, total).items():
+                total[name] += share
+        return value, OuterGradient(gradient.A, gradient.B, total)
 
 
 def train(

@@ -137,7 +137,7 @@ class Walk:
                 here = fast.some(learning)
                 known = Precomputed(some, here, (before[chosen], slopes.at(chosen)))
                 pulled = [arrived.offset_slopes()[n] for n in learning]
-                fast.step(known, learning, partial(list, pulled))
+                fast.step(known, learning, partial(list, pulled), here=here)
 
     def _objective(self, feedback: Sequence[Sequence[Label]]) -> FeedbackObjective:
         return self.fast.under(self.objective(feedback))

@@ -1,6 +1,7 @@
 """Slow training through a stream: its gradients from their definition, its order, its work."""
 
 import dataclasses
+import weakref
 
 import numpy as np
 import pytest
@@ -46,8 +47,8 @@ def replayed(items):
     )
 
 
-def by_torch_func(substrate, slow, windows, eta, *, loss="cross-entropy", reach=None):
-    """The outer gradient from its definition, with torch.func and no code of the trainer.
+def by_torch_func(substrate, slow, windows, rule, *, loss="cross-entropy", reach=None):
+    """The outer gradient from its definition, with torch.func and no code of the trainer or rule.
 
     ``reach`` cuts the way back at every so many updates, as ``horizon`` is defined to.
     """
@@ -74,7 +75,10 @@ def by_torch_func(substrate, slow, windows, eta, *, loss="cross-entropy", reach=
                 continue
             inner = torch.func.grad(lambda a, b, own=event.items: label_loss(own, a, b), (0, 1))
             slope_a, slope_b = inner(a, b)
-            a, b = a - eta * slope_a, b - eta * slope_b
+            share = (1 + updates) ** -rule.slowing
+            size_b = rule.step_size if rule.step_size_b is None else rule.step_size_b
+            a = A + (a - rule.step_size * share * slope_a - A) / (1 + rule.decay)
+            b = B + (b - size_b * share * slope_b - B) / (1 + rule.decay)
             updates += 1
             if reach is not None and updates % (reach + 1) == 0:
                 a, b = A + (a - A).detach(), B + (b - B).detach()
@@ -98,15 +102,20 @@ def by_torch_func(substrate, slow, windows, eta, *, loss="cross-entropy", reach=
         ("exact", 2, 2),
     ],
 )
-@pytest.mark.parametrize("loss", ["cross-entropy", "half-brier"])
-def test_gradients_are_what_they_are_defined_to_be(tiny, gradient, horizon, reach, loss):
+@pytest.mark.parametrize(
+    ("loss", "rule"),
+    [
+        ("cross-entropy", larc.SGD(0.4)),
+        ("half-brier", larc.SGD(0.4)),
+        ("cross-entropy", larc.SGD(0.4, step_size_b=0.3, slowing=0.25, decay=0.2)),
+    ],
+)
+def test_gradients_are_what_they_are_defined_to_be(tiny, gradient, horizon, reach, loss, rule):
     windows, slow = [stream(0), stream(1, 6, 0.5), stream(2, 7, 2.5)], start(tiny, boundary=1)
-    settings = StreamSettings(
-        gradient=gradient, horizon=horizon, rule=larc.SGD(0.4), window=9, loss=loss
-    )
+    settings = StreamSettings(gradient=gradient, horizon=horizon, rule=rule, window=9, loss=loss)
     trainer = StreamTrainer(tiny, slow, windows, settings)
     value, found = trainer.gradient_through(windows)
-    (A, B), expected = by_torch_func(tiny, slow, windows, 0.4, loss=loss, reach=reach)
+    (A, B), expected = by_torch_func(tiny, slow, windows, rule, loss=loss, reach=reach)
     assert value == pytest.approx(expected, abs=1e-6)
     # Fused and plain attention round differently, and that goes through several updates.
     torch.testing.assert_close(found.A, A, atol=5e-5 * float(A.abs().max()), rtol=1e-4)
@@ -199,10 +208,26 @@ def test_training_lowers_the_loss_of_a_kept_state_on_other_streams(tiny):
     assert loss(after) < loss(before) - 0.1
 
 
+def uneven(number, count=16):
+    """A stream whose texts and delays are drawn: in most rounds it has labels, in some none."""
+    draw = np.random.default_rng([1, number])
+    return [
+        dataclasses.replace(
+            item,
+            question=dataclasses.replace(
+                item.question, prompt="word " * int(draw.integers(1, 9)) + f"{item.name}: "
+            ),
+            arrives=item.asked + float(draw.choice([0.5, 1.5, 4.5])),
+        )
+        for item in stream(number, count)
+    ]
+
+
+@pytest.mark.parametrize("even", [True, False], ids=["even", "uneven"])
 @pytest.mark.parametrize("gradient", ["first-order", "exact"])
-def test_a_window_of_eight_streams_costs_what_its_questions_and_labels_need(gradient):
+def test_a_window_of_eight_streams_costs_what_its_questions_and_labels_need(gradient, even):
     substrate = larc.load_substrate("tiny")
-    windows = [stream(n, 16, 1.5, "a ticket " * (1 + n)) for n in range(8)]
+    windows = [stream(n, 16, 1.5, "a ticket " * (1 + n)) if even else uneven(n) for n in range(8)]
     slow = start(substrate)
     settings = StreamSettings(gradient=gradient, batch=8, window=16)
     trainer = StreamTrainer(substrate, slow, windows, settings)
@@ -227,10 +252,47 @@ def test_a_window_of_eight_streams_costs_what_its_questions_and_labels_need(grad
                 updates += bool(one.arrived)
     work = substrate.ledger.total("mixer")
     assert work.physical <= 1.2 * needed
+    assert work.effective <= needed  # nothing is read twice
     # Streams share physical batches: far fewer calls than streams times rounds.
     rounds = max(len(rounds_of(items)) for items in windows)
     assert work.calls <= 6 * rounds + updates
     assert substrate.ledger.total("below").calls == 0
+
+
+@pytest.mark.parametrize("gradient", ["first-order", "exact"])
+def test_memory_does_not_grow_with_the_window(tiny, gradient):
+    """The most that is held for a way back at once, in bytes."""
+
+    def most(count):
+        items = [  # in rounds that are alike
+            larc.Recorded(larc.Question(f"{n}", KINDS, "ticket: "), n, n + 1.5, label=n % 3)
+            for n in range(count)
+        ]
+        settings = StreamSettings(gradient=gradient, window=count, rule=larc.SGD(0.3))
+        trainer = StreamTrainer(tiny, start(tiny), [items], settings)
+        live, peak = {}, 0
+
+        def pack(tensor):
+            nonlocal peak
+            held = Held(tensor)
+            live[id(held)] = tensor.nbytes
+            weakref.finalize(held, live.pop, id(held))
+            peak = max(peak, sum(live.values()))
+            return held
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
+            trainer.gradient_through([items])
+        return peak
+
+    short, long = most(8), most(48)
+    assert 0 < long <= 1.1 * short
+
+
+class Held:
+    """A tensor that is kept for a way back, for as long as it is."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
 
 
 def test_windows_are_drawn_from_every_stream_and_place(tiny):
