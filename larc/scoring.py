@@ -188,7 +188,7 @@ def _energies(
         gather.add(start, laid, question)
     inside = factors if substrate.acts_on else None
     logits = substrate.logits(hidden, rows, boundary, gather.places(hidden.device), inside)
-    return gather.energies(logits.float(), summed=summed)
+    return gather.energies(logits, summed=summed)
 
 
 class _Gather:
