@@ -192,15 +192,16 @@ def seeds(run: str, arm: str) -> str:
 def trials() -> str:
     """Return the starts for private streams that were tried on validation streams."""
     lines: list[list[Cell]] = []
-    rules: list[str] = []
+    rules = ("reset", "sgd:0.01", "sgd:0.02", "sgd:0.02:offset_size=0.2")
     for line in (RESULTS / "streams-trials.jsonl").read_text().splitlines():
         row = json.loads(line)
         trial, losses = row["trial"], row["losses"]
-        rules = rules or list(losses)
-        told = [trial["rank"], where(trial["boundary"]), f"{trial['rate']:g}", trial["updates"]]
-        data = row["data"].removesuffix(".dev")
-        lines.append([data, *told, *(losses.get(rule) for rule in rules), f"{row['minutes']:.0f}"])
-    columns = ("Data", "Rank", "Where", "Rate", "Updates", *rules, "Minutes of a core")
+        rate = f"{trial['rate']:g}" + (", falling" if trial.get("falls") else "")
+        told = [trial["rank"], where(trial["boundary"]), rate, trial["updates"]]
+        data, dtype = row["data"].removesuffix(".dev"), row.get("dtype", "float32")
+        minutes = f"{row['minutes']:.0f}"
+        lines.append([data, dtype, *told, *(losses.get(rule) for rule in rules), minutes])
+    columns = ("Data", "In", "Rank", "Where", "Rate", "Updates", *rules, "Minutes of a core")
     return Table("trials", "", columns, lines, digits=4).markdown()
 
 
