@@ -15,7 +15,8 @@ import yaml
 from larc.domains.ci.jobs import Job
 from larc.errors import LarcError, reason
 
-STANDARD = "standard"
+#: Queues that are declared here; any other name is a file.
+DECLARED = ("standard", "larger")
 
 
 @dataclass(frozen=True)
@@ -86,18 +87,19 @@ def parse_window(text: str) -> Window:
 
 
 def load_queue(name: str) -> dict[str, tuple[Window, Window]]:
-    """Return a queue's training and audit windows by repository, from a file or the standard one.
+    """Return a queue's training and audit windows by repository: of a declared one, or of a file.
 
     Examples
     --------
     >>> sorted(load_queue("standard"))
     ['apache/ozone', 'bitcoin/bitcoin']
+    >>> load_queue("larger")["bitcoin/bitcoin"][1].jobs
+    2500
     """
     try:
-        if name == STANDARD:
-            text = (
-                files("larc.domains.ci").joinpath("standard_queue.yaml").read_text(encoding="utf-8")
-            )
+        if name in DECLARED:
+            file = files("larc.domains.ci").joinpath(f"{name}_queue.yaml")
+            text = file.read_text(encoding="utf-8")
         else:
             text = Path(name).read_text(encoding="utf-8")
         declared: Any = yaml.safe_load(text)

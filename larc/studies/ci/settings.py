@@ -26,7 +26,7 @@ class CISettings(ReplaySettings):
     """What decides the results of the continuous-integration study."""
 
     jobs: tuple[str, ...] = setting((), "Job histories: JSONL, Parquet or API answers.")
-    queue: str = setting("standard", "Windows by repository: standard, or a YAML file.")
+    queue: str = setting("standard", "Windows by repository: standard, larger, or a YAML file.")
     train: str = setting("", "One training window for all: A..B, a number of jobs, or both.")
     audit: str = setting("", "One audit window for all: A..B, a number of jobs, or both.")
     synthetic: int = setting(0, "Make up this many jobs instead of reading any.", least=0)
