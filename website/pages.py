@@ -18,7 +18,7 @@ from larc.runs.run import Run
 from larc.studies.running import command_of
 from website import sentences, tables
 from website.architectures import families
-from website.benchmarked import bench
+from website.benchmarked import bench, counted
 from website.conventions import overview
 from website.published import RESULTS, ROOT, published
 
@@ -71,6 +71,7 @@ def _command(run: str) -> str:
 _MAKERS: dict[str, Callable[..., str]] = {
     "bench": bench,
     "choice": tables.choice,
+    "counted": counted,
     "sweep": tables.sweep,
     "rule": sentences.rule,
     "answer": sentences.answer,

@@ -1,7 +1,7 @@
 """``larc serve`` with a model that sleeps: ``python -m benchmarks.scaling.slept COSTS serve ...``.
 
-Everything else is as it is: requests, database, leases, states of the real size, which an update
-moves at random.
+Everything else is as it is: requests, database, leases, and states, which an update moves at random
+and which are as large as those of the ``--substrate`` that is given.
 """
 
 from __future__ import annotations

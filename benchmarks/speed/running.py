@@ -17,6 +17,7 @@ from benchmarks.speed import (
     precision,
     reads,
     replay,
+    session,
     states,
 )
 from benchmarks.speed.setting import Setting
@@ -27,7 +28,7 @@ SECTIONS: tuple[tuple[Section, Callable[[Setting], list[Row]]], ...] = tuple(
     (module.SECTION, module.rows)
     for module in (
         *(outer, reads, boundary, replay, limit, growth, memory, precision),
-        *(exact, live, states, experts),
+        *(exact, live, states, experts, session),
     )
 )
 

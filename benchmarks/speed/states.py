@@ -18,9 +18,9 @@ from larc.substrate import load_substrate
 SECTION = Section(
     "states",
     "11. Many private states",
-    "Private states on `tiny`: the cost of 64 of them where so many are held, over the cost where "
-    "64 are held. Beginning counts the states themselves; bytes are of a state that has moved, "
-    "over the bytes of its numbers.",
+    "Private states on `tiny`: 64 of them one at a time over all at once; then the cost of 64 of "
+    "them where so many are held, over the cost where 64 are held. Beginning counts the states "
+    "themselves; bytes are of a state that has moved, over the bytes of its numbers.",
 )
 AT_ONCE = 64
 _ASKED = ("Is it even? ", ("yes", "no"))
@@ -51,6 +51,18 @@ def _rows(setting: Setting, directory: Path) -> list[Row]:
     most = [10 * AT_ONCE] if setting.quick else [100, 10_000, 1_000_000]
     few = [learner.begin(seed) for seed in range(AT_ONCE)]
     table_rows: list[Row] = []
+    for case, run in _ways(learner, directory).items():
+        times = setting.alternate({"few": _of(run, few), "single": _in_turn(run, few)})
+        table_rows.append(
+            timed_row(
+                f"{case}, 1 state at a time",
+                times,
+                "single",
+                "few",
+                f"its time over that of {AT_ONCE} together",
+                milliseconds_a_state=1e3 * times["single"].median / AT_ONCE,
+            )
+        )
     for count in most:
         many = [learner.begin(seed) for seed in range(max(count, AT_ONCE))]
         # Spread over all that are held, so that none is near another in memory.
@@ -77,6 +89,10 @@ def _rows(setting: Setting, directory: Path) -> list[Row]:
 
 def _of(run: Callable[[list[Episode]], object], states: list[Episode]) -> Callable[[], object]:
     return lambda: run(states)
+
+
+def _in_turn(run: Callable[[list[Episode]], object], states: list[Episode]) -> Callable[[], object]:
+    return lambda: [run([state]) for state in states]
 
 
 def _ways(learner: Learner, directory: Path) -> dict[str, Callable[[list[Episode]], object]]:

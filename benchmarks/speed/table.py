@@ -15,7 +15,7 @@ from benchmarks.speed.timing import Spread, Timed, ratio
 from larc.io.files import atomic_write
 
 _VERSIONS = (
-    "larc",
+    "larc-lm",
     "torch",
     "transformers",
     "numpy",

@@ -15,6 +15,7 @@ from benchmarks.speed import (
     memory,
     precision,
     replay,
+    session,
     states,
 )
 from benchmarks.speed.running import SECTIONS, measure
@@ -25,8 +26,8 @@ from larc.domains.ci.synthetic import synthetic_jobs
 
 def test_sections_are_numbered_in_order_and_named_once():
     titles = [section.title for section, _ in SECTIONS]
-    assert [title.split(".")[0] for title in titles] == [str(n + 1) for n in range(12)]
-    assert len({section.name for section, _ in SECTIONS}) == 12
+    assert [title.split(".")[0] for title in titles] == [str(n + 1) for n in range(13)]
+    assert len({section.name for section, _ in SECTIONS}) == 13
 
 
 def test_the_machine_limit_counts_what_is_needed(setting):
@@ -107,8 +108,16 @@ def test_every_expert_is_timed_on_the_same_questions(setting):
 
 def test_a_private_state_is_its_numbers_and_little_more(setting):
     *timed, held = states.rows(setting)
-    assert [row.case.partition(",")[0] for row in timed] == ["begin", "read", "update", "save"]
+    assert [row.case.partition(",")[0] for row in timed] == ["begin", "read", "update", "save"] * 2
     assert 1 <= held.ratio.value < 6  # of 1,024 bytes on the tiny model
+
+
+def test_what_a_session_costs_is_what_the_model_does_not(setting):
+    own, *saved = session.rows(setting)
+    assert 0 < own.ratio.value < 1
+    assert [row.case for row in saved] == [f"a save, {n} labels remembered" for n in (1, 10)]
+    ways = [*setting.substrate._below.values(), *setting.substrate._above.values()]
+    assert "timed" not in {run.__name__ for run in ways}  # the model is as it was
 
 
 @pytest.mark.parametrize(
