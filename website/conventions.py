@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from larc.reporting.tables import Cell, Table
 from larc.runs.run import Run
+from larc.studies.streams.choosing import CHOICE_FILE, choice_name, parse_choice
 from larc.studies.streams.names import CONTROLLER, KEEP, RESET
 from larc.studies.streams.report import best_free
 from larc.studies.streams.results import Contrast, SetResults, load_results
+from larc.studies.streams.ways import STATIC
 
 
 @cache
@@ -43,6 +45,37 @@ def overview(archives: Sequence[Path], first: int | None = None) -> str:
         *("Kept over reset", "Kept over that", "Controller over that"),
     )
     return Table("overview", "", columns, lines).markdown()
+
+
+def scored(archives: Sequence[Path]) -> str:
+    """Return what two scores came to on validation streams: a static start, reset and kept."""
+    lines: list[list[Cell]] = []
+    for run in map(Run, archives):
+        for unit in (run.recorded("choice made") or {"choice": {}})["choice"]:
+            tried = parse_choice(run.unit_json(unit, CHOICE_FILE)).tried
+            kept = {
+                score: min(loss for way, loss in tried.items() if way in _plain(tried, score))
+                for score in ("mean", "prior")
+            }
+            losses = [
+                f"{loss:.4f}"
+                for score, least in kept.items()
+                for loss in (tried[f"{STATIC}-{score}-reset"], least)
+            ]
+            lines.append([unit.removeprefix(choice_name("")).removesuffix(".dev"), *losses])
+    columns = ("Validation streams of", "`mean`, reset", "kept", "`prior`, reset", "kept")
+    return Table("scored", "", columns, lines).markdown()
+
+
+def _plain(tried: Mapping[str, float], score: str) -> list[str]:
+    """Return the ways of a static start that keep, without offsets and without cases."""
+    beginning = f"{STATIC}-{score}-keep-"
+    further = ("offset", "cases")
+    return [
+        way
+        for way in tried
+        if way.startswith(beginning) and not any(word in way for word in further)
+    ]
 
 
 def _shown(gain: Contrast) -> str:

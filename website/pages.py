@@ -19,7 +19,8 @@ from larc.studies.running import command_of
 from website import sentences, tables
 from website.architectures import families
 from website.benchmarked import bench, counted
-from website.conventions import overview
+from website.conventions import overview, scored
+from website.deciding import brief, deciding
 from website.published import RESULTS, ROOT, published
 
 #: Figures that pages show: of which published run, and which of its figures.
@@ -64,14 +65,21 @@ def _overview(first: str, *runs: str) -> str:
     return overview([RESULTS / run for run in runs], None if first == "all" else int(first))
 
 
+def _scored(*runs: str) -> str:
+    """Return what two scores came to in the choices of published runs of private streams."""
+    return scored([RESULTS / run for run in runs])
+
+
 def _command(run: str) -> str:
     return f"```console\n$ {command_of(Run(RESULTS / run))}\n```"
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
     "bench": bench,
+    "brief": brief,
     "choice": tables.choice,
     "counted": counted,
+    "deciding": deciding,
     "sweep": tables.sweep,
     "rule": sentences.rule,
     "answer": sentences.answer,
@@ -88,5 +96,6 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "differs": tables.differs,
     "families": families,
     "overview": _overview,
+    "scored": _scored,
     "trials": tables.trials,
 }

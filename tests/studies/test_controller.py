@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from larc.cli import main
+from larc.domains.ci.texts import TEXTS
 from larc.evaluation import half_brier
 from larc.io.parquet import from_parquet
 from larc.runs.run import Run
@@ -176,3 +177,23 @@ def test_without_the_live_replay_only_saved_predictions_are_mixed(source, tmp_pa
     assert not list(out.glob("units/live-*"))
     told = json.loads((out / "units" / "mixed" / "trust.json").read_text())
     assert {row["variant"] for row in told} >= {CONTROLLER, "experts"}
+
+
+def test_experts_for_text_are_mixed_in_where_it_is_asked_for(source, run, tmp_path):
+    out = tmp_path / "texts"
+    assert study(source, out, "--texts", "yes", "--live", "no") == 0
+    worded = rows(out, "worded")
+    jobs = {(row["repository"], row["name"]) for row in rows(source, "audit-*")}
+    for path in TEXTS:
+        assert {(r["repository"], r["name"]) for r in worded if r["path"] == path} == jobs
+    assert {"text", "without text"} & {row["path"] for row in rows(out, "mixed")}
+    told = json.loads((out / "units" / "mixed" / "trust.json").read_text())
+    (whole,) = [
+        t for t in told if t["variant"] == CONTROLLER and t["repository"] == told[0]["repository"]
+    ]
+    assert set(TEXTS) <= set(whole["regrets"])
+    # Without them the mixture is what it was.
+    before = {(r["name"], r["path"]): r["policy"] for r in rows(run, "mixed")}
+    without = {r["name"]: r["policy"] for r in rows(out, "mixed") if r["path"] == "without text"}
+    assert all(before[name, CONTROLLER] == policy for name, policy in without.items())
+    assert "experts for text" in (out / "report.md").read_text()

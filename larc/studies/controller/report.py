@@ -23,7 +23,7 @@ from larc.reporting.seeds import seed_columns, seed_row, short_seed
 from larc.reporting.tables import Cell, Table
 from larc.runs.run import Run
 from larc.studies.audited_run import REPLAY, replayed_settings
-from larc.studies.controller.units import CONTROLLER, GROUPS, LIVE, MIXED
+from larc.studies.controller.units import CONTROLLER, GROUPS, LIVE, MIXED, WORDED
 from larc.studies.replay_tables import unit_rows
 
 Array = NDArray[np.float64]
@@ -79,11 +79,12 @@ class ControllerResults:
 def load_results(run: Run) -> ControllerResults:
     """Read what a run saved, and score it."""
     written = run.recorded_units("predictions written", "predictions")
-    live = sorted(unit for unit in written if unit != MIXED)
+    live = sorted(unit for unit in written if unit not in (MIXED, WORDED))
+    texts = [unit for unit in written if unit == WORDED]
     trust: list[dict[str, Any]] = run.unit_json(MIXED, "trust.json")
     rows = [
         row
-        for unit in (REPLAY, MIXED, *live)
+        for unit in (REPLAY, *texts, MIXED, *live)
         for row in unit_rows(run, unit, "predictions.parquet")
     ]
     for unit in live:
@@ -127,8 +128,10 @@ def report(run: Run) -> Report:
 
 def _mixed_of(results: ControllerResults) -> str:
     known = [name for name, paths in GROUPS.items() if any(path in results.loss for path in paths)]
+    words = "experts for text, " if "text" in known else ""
+    states = ", ".join(name for name in known[1:] if name != "text")
     return (
-        f"The controller mixes HEDGE4, its four experts, and {', '.join(known[1:])} states, with "
+        f"The controller mixes HEDGE4, its four experts, {words}and {states} states, with "
         "and without memory, by their losses on the labels that have arrived."
     )
 

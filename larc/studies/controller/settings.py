@@ -21,3 +21,8 @@ class ControllerSettings(AboutRun):
         "Whether states are replayed live as well, those that evidence ruled out asleep; of a CI "
         "run alone.",
     )
+    texts: bool = setting(
+        False,
+        "Whether experts for text, fitted on the training window, are mixed in; of a CI run alone.",
+        later=True,
+    )

@@ -21,7 +21,7 @@ from larc.studies.streams import STUDY as STREAMS
 def settled(settings: ControllerSettings) -> ControllerSettings:
     """Return the settings with the hash of the run they name; only a CI run is replayed live."""
     known = settled_on(settings, (CI, STREAM, STREAMS))
-    return known if Run(known.run).kind == CI.kind else replace(known, live=False)
+    return known if Run(known.run).kind == CI.kind else replace(known, live=False, texts=False)
 
 
 def prepared(settings: ControllerSettings) -> AuditedRun | StreamsRun:

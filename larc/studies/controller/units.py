@@ -16,9 +16,10 @@ import numpy as np
 
 from larc.domains.ci.experts import EXPERTS
 from larc.domains.ci.hedge_replay import HEDGE, HedgeExpert
-from larc.domains.ci.jobs import Observation
+from larc.domains.ci.jobs import Job, Observation
 from larc.domains.ci.prompter import recorded_job
 from larc.domains.ci.strategies import TRAINED
+from larc.domains.ci.texts import TEXTS, as_text, text_experts
 from larc.io.hashes import sha256
 from larc.io.json_files import as_json
 from larc.io.parquet import from_parquet, to_parquet
@@ -29,16 +30,16 @@ from larc.runs.settings import Execution
 from larc.runs.units import ModelUnit, Unit, do_all, hashes
 from larc.stream.controller import Controller
 from larc.stream.mixing.forecaster import Forecaster, ForecasterSettings
-from larc.stream.question import Question, Recorded, labels_of, questions_of
+from larc.stream.question import Labelled, Question, Recorded, labels_of, questions_of
 from larc.stream.queue import Arrive, Ask
 from larc.studies.audited_run import REPLAY, AuditedRun
-from larc.studies.ci.carrying import audit_units
+from larc.studies.ci.carrying import audit_units, through_units
 from larc.studies.ci.units import FURTHER, LEVELS, Audit, audit_name
 from larc.studies.controller.settings import ControllerSettings
 from larc.studies.replay import PredictionTable, ordered, replay
 from larc.substrate import Substrate
 
-MIXED = "mixed"
+MIXED, WORDED = "mixed", "worded"
 CONTROLLER, LIVE = "CONTROLLER", "LIVE"
 # What the controller chooses among, in the order in which the ablation adds it.
 GROUPS = {
@@ -48,6 +49,9 @@ GROUPS = {
     "latest": ("LATEST_M0", "LATEST_M1"),
     "shrunk": ("TENTH_M0", "TENTH_M1"),
     "descending": ("DESCENT_M0", "DESCENT_M1"),
+    "reset, trained through the window": ("THROUGH_P0M0", "THROUGH_P0M1"),
+    "carried, trained through the window": ("THROUGH_P1M0", "THROUGH_P1M1"),
+    "text": TEXTS,
 }
 
 
@@ -121,9 +125,10 @@ def carry_out(
     source = about.run
     audits = audit_units(source, about.split, about.settings)
     if not run.is_done(REPLAY):
+        through = through_units(source, about.split, about.settings)
         saved = [
             row
-            for audit in audits
+            for audit in (*audits, *through)
             for row in from_parquet(source.unit_file(audit.name, "predictions.parquet"), audit.name)
         ]
         facts: dict[str, Any] = {"settings": source.settings}
@@ -133,11 +138,64 @@ def carry_out(
     content = run.unit_file(REPLAY, "predictions.parquet")
     facts = {"results": settings.results, "predictions": {REPLAY: sha256(content)}}
     run.record("replay read", facts)
-    units: list[Unit] = [Mixed(saved=content, audits=audits)]
+    texts: list[Unit] = []
+    more = b""
+    if settings.texts:
+        worded = Worded(training=about.split.training, audits=audits)
+        do_all(run, [worded], execution, display)
+        texts, more = [worded], run.unit_file(worded.name, "predictions.parquet")
+    units: list[Unit] = [Mixed(saved=content, more=more, audits=audits), *texts]
     if settings.live:
         units += [Live(settings=audit.settings, audit=audit) for audit in audits]
     do_all(run, units, execution, display)
     run.record("predictions written", {"predictions": hashes(run, units, "predictions.parquet")})
+
+
+# Experts for text --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worded(Unit):
+    """Experts for text along every audit; they have no seed, and answer alike for all.
+
+    Attributes
+    ----------
+    training
+        The jobs that their slow parts are fitted on.
+    audits
+        What is answered.
+    """
+
+    training: Sequence[Job]
+    audits: Sequence[Audit]
+
+    @property
+    def name(self) -> str:
+        """The unit's name."""
+        return WORDED
+
+    def perform(self, display: Display) -> Files:
+        """Fit them, and answer every job of each repository in causal order."""
+        experts = text_experts(self.training)
+        predictions = PredictionTable(0, LEVELS)
+        display.unit(self.name, len(self.audits), 0)
+        for number, audit in enumerate(self.audits, start=1):
+            predictions.seed = audit.seed
+            items = {item.name: item for item in map(recorded_job, audit.audit)}
+            fresh = [expert.begin() for expert in experts]
+            for event in ordered([as_text(item) for item in items.values()]):
+                if isinstance(event, Ask):
+                    questions = questions_of(event.items)
+                    for expert in fresh:
+                        for path, policies in expert.ask(questions).items():
+                            for item, policy in zip(event.items, policies, strict=True):
+                                predictions.add(items[item.name], path, policy)
+                else:
+                    labelled = [Labelled(item.question, item.right) for item in event.items]
+                    for expert in fresh:
+                        expert.learn(labelled)
+            display.update(number)
+        return {"predictions.parquet": predictions.content()}
 
 
 # Mixing what was saved ---------------------------------------------------------------------------
@@ -149,6 +207,7 @@ class Mixed(Unit):
 
     saved: bytes
     audits: Sequence[Audit]
+    more: bytes = b""
 
     @property
     def name(self) -> str:
@@ -158,7 +217,9 @@ class Mixed(Unit):
     def perform(self, display: Display) -> Files:
         """Mix, in causal order."""
         by_item: dict[tuple[int, str, str], dict[str, Any]] = {}
-        for row in from_parquet(self.saved, "the run's predictions"):
+        rows = from_parquet(self.saved, "the run's predictions")
+        rows += from_parquet(self.more, "experts for text") if self.more else []
+        for row in rows:
             key = (row["seed"], row["repository"], row["name"])
             by_item.setdefault(key, {})[row["path"]] = row["policy"]
         display.unit(self.name, len(self.audits), 0)
