@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -62,6 +62,28 @@ class _Seen:
 
 
 @dataclass
+class Family:
+    """Many sections ``family/name``, of which few change between two saves.
+
+    Attributes
+    ----------
+    sections
+        All of them, in their order.
+    changed
+        Those that may have changed since the last save that did not fail, in the order of their
+        changes: true for one that was removed or came last meanwhile, false for one that is where
+        it was. None where that is not known: then all are compared.
+    """
+
+    sections: dict[str, bytes] = field(default_factory=dict)
+    changed: Mapping[str, bool] | None = None
+
+
+#: Sections by name; those of a `Family` have their names in it.
+Sections = Mapping[str, bytes | Family]
+
+
+@dataclass
 class Journal:
     """Saves sections to a file and reads them back, appending where it can.
 
@@ -85,14 +107,15 @@ class Journal:
 
     kind: str
     _seen: _Seen | None = field(default=None, repr=False)
-    _sections: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _kept: dict[str, dict[str, bytes]] = field(default_factory=dict, repr=False)
+    _size: int = field(default=0, repr=False)
     _digest: bytes = field(default=b"", repr=False)
     _end: int = field(default=0, repr=False)
 
-    def save(
-        self, path: str | Path, sections: Mapping[str, bytes], *, durable: bool = False
-    ) -> int:
+    def save(self, path: str | Path, sections: Sections, *, durable: bool = False) -> int:
         """Write sections; returns how many bytes were written.
+
+        Of a `Family` that says what changed, nothing else is looked at where it is appended.
 
         A file that another process or session saved after this journal last read or wrote it is
         not overwritten, and neither is one that another process saved and this one never read.
@@ -102,15 +125,18 @@ class Journal:
             seen = _look(path)
             appends = self._may_append(path, seen)
             if appends:
-                record = self._record(sections)
-                live = sum(map(len, sections.values()))
-                appends = self._end + len(record) <= max(_LEAST, 4 * live)
+                removed, changed = self._changes(sections)
+                record = _pack(self._digest, removed, changed)
+                size = self._size + self._growth(removed, changed)
+                appends = self._end + len(record) <= max(_LEAST, 4 * size)
             if appends:
                 self._append(path, record, durable)
+                self._take(removed, changed)
+                self._size = size
                 written = len(record)
             else:
                 written = self._write(path, sections)
-            self._sections = dict(sections)
+                self._keep(_flat(sections))
             self._seen = _look(path)
             return written
 
@@ -122,9 +148,9 @@ class Journal:
             return
         # As it was read: what was saved since is somebody else's.
         self._seen = _Seen(path, seen.inode, len(content), content[-_TAIL:])
-        self._sections, self._digest, self._end = {}, b"", 0
+        self._digest, self._end = b"", 0
+        self._keep(sections or {})
         if sections is not None:
-            self._sections = dict(sections)
             self._digest, self._end = _chain_end(content)
 
     def _may_append(self, path: Path, seen: _Seen | None) -> bool:
@@ -144,26 +170,42 @@ class Journal:
             )
         return False
 
-    def _record(self, sections: Mapping[str, bytes]) -> bytes:
-        """Return the record that turns what is kept into these sections.
+    def _changes(self, sections: Sections) -> tuple[list[str], dict[str, bytes]]:
+        """Return what is to be removed and then put to turn what is kept into these sections.
 
         The order of sections is kept among those of one family, ``family/name``.
         """
-        before, after = _families(self._sections), _families(sections)
-        moved: set[str] = set()
-        for family, names in after.items():
-            kept = [name for name in before.get(family, ()) if name in sections]
-            stay = 0
-            while stay < len(kept) and names[stay] == kept[stay]:
-                stay += 1
-            moved.update(kept[stay:])
-        removed = [n for n in self._sections if n not in sections or n in moved]
-        changed = {
-            name: content
-            for name, content in sections.items()
-            if name in moved or self._sections.get(name) != content
-        }
-        return _pack(self._digest, removed, changed)
+        families = _families(sections)
+        removed = [n for name in self._kept if name not in families for n in self._kept[name]]
+        put: dict[str, bytes] = {}
+        for name, family in families.items():
+            kept, after = self._kept.get(name, {}), family.sections
+            changed = _compared(kept, after) if family.changed is None else family.changed
+            for section, moved in changed.items():
+                if section in kept and (moved or section not in after):
+                    removed.append(section)
+                if section in after and (moved or kept.get(section) != after[section]):
+                    put[section] = after[section]
+        return removed, put
+
+    def _growth(self, removed: Iterable[str], put: Mapping[str, bytes]) -> int:
+        """Return by how many bytes sections grow."""
+        before = {*removed, *put}
+        gone = sum(len(self._kept.get(_family(name), {}).get(name, b"")) for name in before)
+        return sum(map(len, put.values())) - gone
+
+    def _take(self, removed: Iterable[str], put: Mapping[str, bytes]) -> None:
+        """Change what is kept as a reader of the record does."""
+        for name in removed:
+            del self._kept[_family(name)][name]
+        for name, content in put.items():
+            self._kept.setdefault(_family(name), {})[name] = content
+
+    def _keep(self, sections: Mapping[str, bytes]) -> None:
+        """Keep other sections than before."""
+        self._kept = {}
+        self._take((), sections)
+        self._size = sum(map(len, sections.values()))
 
     def _append(self, path: Path, record: bytes, durable: bool) -> None:
         try:
@@ -191,17 +233,17 @@ class Journal:
         self._end += len(record)
         self._digest = record[-_DIGEST:]
 
-    def _write(self, path: Path, sections: Mapping[str, bytes]) -> int:
+    def _write(self, path: Path, sections: Sections) -> int:
         content = journal_content(self.kind, sections)
         atomic_write(path, content)
         self._digest, self._end = content[-_DIGEST:], len(content)
         return self._end
 
 
-def journal_content(kind: str, sections: Mapping[str, bytes]) -> bytes:
+def journal_content(kind: str, sections: Sections) -> bytes:
     """Return sections as a journal that was saved once."""
     head = f"{kind}\n".encode()
-    return head + _pack(_first_digest(head), [], sections)
+    return head + _pack(_first_digest(head), [], _flat(sections))
 
 
 def read_journal(content: bytes, title: str) -> tuple[str, dict[str, bytes]]:
@@ -248,11 +290,43 @@ def is_journal(content: bytes, title: str) -> bool:
     return content.startswith(f"{title}, version ".encode()) and b"\n" in content[:256]
 
 
-def _families(sections: Mapping[str, bytes]) -> dict[str, list[str]]:
-    families: dict[str, list[str]] = {}
-    for name in sections:
-        families.setdefault(name.partition("/")[0], []).append(name)
+def _family(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _families(sections: Sections) -> dict[str, Family]:
+    families: dict[str, Family] = {}
+    for name, content in sections.items():
+        if isinstance(content, Family):
+            families[name] = content
+        else:
+            families.setdefault(_family(name), Family()).sections[name] = content
     return families
+
+
+def _flat(sections: Sections) -> dict[str, bytes]:
+    flat: dict[str, bytes] = {}
+    for name, content in sections.items():
+        if isinstance(content, Family):
+            flat |= content.sections
+        else:
+            flat[name] = content
+    return flat
+
+
+def _compared(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, bool]:
+    """Return what may have changed in a family, as a `Family` says it.
+
+    All that comes after the first that is not where it was has moved.
+    """
+    kept = [name for name in before if name in after]
+    still = 0
+    for name, other in zip(kept, after, strict=False):
+        if name != other:
+            break
+        still += 1
+    removed = {name: True for name in before if name not in after}
+    return removed | {name: number >= still for number, name in enumerate(after)}
 
 
 def checked_path(path: str | Path) -> Path:

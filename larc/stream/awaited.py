@@ -130,7 +130,37 @@ class LabelMemory(Mapping[str, PastLabel]):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
+        #: What changed since `follow`, if anybody follows.
+        self.changed: dict[str, bool] | None = None
         self._labels: dict[str, PastLabel] = {}
+
+    def follow(self) -> dict[str, bool]:
+        """Return what will hold the names that change from now on, in the order of their changes.
+
+        True is for one that is forgotten or becomes the newest, false for another label of one
+        that stays where it is. Whoever followed before follows no longer; nor does anybody once
+        more have changed than there are, for then all can be looked at as well.
+
+        Examples
+        --------
+        >>> memory = LabelMemory(limit=99)
+        >>> memory.remember("first", PastLabel(("up", "down"), 0))
+        >>> changed = memory.follow()
+        >>> memory.replace("first", PastLabel(("up", "down"), 1))
+        >>> changed is memory.changed, changed
+        (True, {'first': False})
+        """
+        self.changed = {}
+        return self.changed
+
+    def _note(self, name: str, moved: bool) -> None:
+        if self.changed is None:
+            return
+        if moved:
+            self.changed.pop(name, None)
+        self.changed[name] = moved or self.changed.get(name, False)
+        if len(self.changed) > len(self._labels):
+            self.changed = None
 
     def items(self) -> ItemsView[str, PastLabel]:
         """Return names and labels, the oldest first."""
@@ -141,6 +171,7 @@ class LabelMemory(Mapping[str, PastLabel]):
         self.forget(name)
         self._labels[name] = label
         self.size += label.size(name)
+        self._note(name, True)
         self._trim()
 
     def _trim(self) -> None:
@@ -151,12 +182,14 @@ class LabelMemory(Mapping[str, PastLabel]):
         """Put another label where one is, as old as that."""
         self.size += label.size(name) - self._labels[name].size(name)
         self._labels[name] = label
+        self._note(name, False)
         self._trim()
 
     def forget(self, name: str) -> None:
         """Forget a label, if it is there."""
         if name in self._labels:
             self.size -= self._labels.pop(name).size(name)
+            self._note(name, True)
 
     def __getitem__(self, name: str) -> PastLabel:
         return self._labels[name]

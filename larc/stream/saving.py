@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from larc.errors import LarcError
-from larc.io.journal import Journal, journal_content
+from larc.io.journal import Family, Journal, journal_content
 from larc.io.states import whole
 from larc.residual import Factors
 from larc.rules import rule_facts
@@ -43,7 +43,7 @@ __all__ = [
     "load_session",
 ]
 
-NOTES = "notes"
+NOTES, LABELLED = "notes", "labelled"
 #: What a section is of, and how it is made: an object that is still the same is not made again.
 Part = tuple[Any, Callable[[], bytes]]
 
@@ -53,7 +53,11 @@ class SessionFile:
     """Where a session was last saved to or restored from, and what is written there."""
 
     journal: Journal = field(default_factory=lambda: Journal(SESSION_FILE))
-    _sections: dict[str, tuple[Any, bytes]] = field(default_factory=dict, repr=False)
+    _sections: dict[str, tuple[Any, bytes | Family]] = field(default_factory=dict, repr=False)
+    _labels: Family = field(default_factory=Family, repr=False)
+    #: What the sections of labels are of, and the names of those that the file has not got.
+    _encoded: dict[str, PastLabel] = field(default_factory=dict, repr=False)
+    _unsaved: dict[str, bool] | None = field(default=None, repr=False)
 
     def save(
         self, session: Session, path: str | Path, further: Mapping[str, Part], durable: bool
@@ -63,6 +67,7 @@ class SessionFile:
         contents = {name: content for name, (_, content) in sections.items()}
         self.journal.save(path, contents, durable=durable)
         self._sections = sections
+        self._unsaved = session.labelled.follow()
 
     def content(self, session: Session, further: Mapping[str, Part]) -> bytes:
         """Return a session and further parts as the content of a file that was saved once."""
@@ -71,14 +76,44 @@ class SessionFile:
         self._sections = sections
         return journal_content(SESSION_FILE, kept)
 
-    def _made(self, session: Session, further: Mapping[str, Part]) -> dict[str, tuple[Any, bytes]]:
+    def _made(
+        self, session: Session, further: Mapping[str, Part]
+    ) -> dict[str, tuple[Any, bytes | Family]]:
         """Return every section; one whose object is still the same is not made again."""
-        sections: dict[str, tuple[Any, bytes]] = {}
-        for name, thing, encode in _all_parts(session, further):
+        self._encode_labels(session.labelled)
+        sections: dict[str, tuple[Any, bytes | Family]] = {}
+        for name, thing, encode in _all_parts(session, self._labels, further):
             old = self._sections.get(name)
             known = old is not None and thing is not None and old[0] is thing
             sections[name] = old if old is not None and known else (thing, encode(thing))
         return sections
+
+    def _encode_labels(self, memory: LabelMemory) -> None:
+        """Encode labels that changed since they were last saved, or all if that is not known.
+
+        The same changes may come any number of times: until a save does not fail.
+        """
+        labels, unsaved = self._labels, memory.changed
+        if unsaved is None or unsaved is not self._unsaved:
+            sections: dict[str, bytes] = {}
+            for name, past in memory.items():
+                same = self._encoded.get(name) is past
+                section = f"{LABELLED}/{name}"
+                sections[section] = labels.sections[section] if same else _label_section(past)
+            labels.sections, labels.changed = sections, None
+            self._encoded = dict(memory.items())
+            return
+        changed: dict[str, bool] = {}
+        for name, moved in unsaved.items():
+            section = f"{LABELLED}/{name}"
+            changed[section] = moved
+            if moved:
+                labels.sections.pop(section, None)
+                self._encoded.pop(name, None)
+            if name in memory:
+                labels.sections[section] = _label_section(memory[name])
+                self._encoded[name] = memory[name]
+        labels.changed = changed
 
     def restore(self, session: Session, path: str | Path, questions: Sequence[Question]) -> Any:
         """Take a session to what a file holds; returns the notes."""
@@ -91,7 +126,7 @@ class SessionFile:
         with whole(path, SESSION_FILE):
             notes = _restore(session, path, saved, {one.name: one for one in questions})
         self.journal.adopt(path, saved.content, saved.sections)
-        self._sections = {}
+        self._sections, self._encoded, self._unsaved = {}, {}, None
         return notes
 
 
@@ -101,20 +136,18 @@ def json_part(what: str, value: Any) -> Part:
 
 
 def _all_parts(
-    session: Session, further: Mapping[str, Part]
-) -> Iterator[tuple[str, Any, Callable[[Any], bytes]]]:
+    session: Session, labels: Family, further: Mapping[str, Part]
+) -> Iterator[tuple[str, Any, Callable[[Any], bytes | Family]]]:
     """Yield every section's name, what it is of, and how it is made of that.
 
-    One function makes all sections of a kind, and nothing is held of what did not change: a session
-    may know ten thousand labels, and objects made for each would wake the garbage collector.
+    Labels are one part, which is made already: a session may know ten thousand of them.
     """
     pack = session.prompter.pack
     for name, (thing, encode) in _parts(session).items():
         yield name, thing, _made_by(encode)
     for name, pending in session.pending.items():
         yield f"pending/{name}", pending, lambda one: json_section("questions", _packed(pack, one))
-    for name, past in session.labelled.items():
-        yield f"labelled/{name}", past, _label_section
+    yield LABELLED, labels, lambda family: family
     for entry in session.log.entries:
         yield (
             f"log/{entry.number}",

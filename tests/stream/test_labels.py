@@ -7,6 +7,7 @@ import pytest
 
 import larc
 from larc.stream import LabelFrequency, Question, Recorded, Strategy
+from larc.stream.awaited import LabelMemory, PastLabel
 from larc.stream.session import Session
 from tests.stream.test_controller import SLEEPY
 from tests.stream.test_plans import snapshot
@@ -79,6 +80,29 @@ def test_what_was_labelled_is_remembered_within_its_limit(tiny):
         session.learn({"0005": 0})
     with pytest.raises(larc.NeverAsked, match="long forgotten"):
         session.learn({"0000": 0})
+
+
+def test_what_changes_in_a_memory_is_told_to_whoever_follows_until_it_is_most():
+    memory = LabelMemory(limit=75)  # five of fifteen bytes
+    for name in "abc":
+        memory.remember(name, PastLabel(("up", "down"), 0))
+    assert memory.changed is None  # nobody follows
+    first = memory.follow()
+    memory.replace("b", memory["b"].corrected(1))  # eight bytes more
+    memory.remember("a", memory["a"])
+    memory.forget("x")
+    assert list(first.items()) == [("b", False), ("a", True)]
+    memory.remember("d", memory["a"])
+    memory.replace("d", memory["d"].corrected(1))  # the oldest no longer fits
+    assert list(memory) == ["c", "a", "d"]
+    assert memory.changed is first
+    assert list(first.items()) == [("a", True), ("d", True), ("b", True)]
+    second = memory.follow()
+    memory.forget("c")
+    assert memory.changed is second
+    assert (second, len(first)) == ({"c": True}, 3)
+    memory.forget("a")
+    assert memory.changed is None
 
 
 def test_a_name_that_was_labelled_may_be_asked_again(tiny):

@@ -1,13 +1,17 @@
 """Saved sessions: older versions are read, other sessions refused, and nothing is half restored."""
 
+import os
 import shutil
 import subprocess
 import sys
+from copy import copy
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import larc
 from larc.domains.ci.jobs import Observation
@@ -15,8 +19,10 @@ from larc.domains.ci.prompter import JobPrompter, job_question
 from larc.io import journal as journals
 from larc.residual import Factors
 from larc.stream import PlainPrompter, Strategy
+from larc.stream.awaited import LabelMemory, PastLabel
 from larc.stream.question import questions_of
-from larc.stream.session import Session
+from larc.stream.saving import SessionFile, json_part
+from larc.stream.session import Session, SessionLimits
 from larc.stream.session_file import load_session, pack_session
 from tests.stream.test_controller import SLEEPY, controller_on, run
 from tests.stream.test_session import STRATEGIES, STREAM, events, follow, replay, session_on
@@ -227,6 +233,139 @@ def test_what_is_made_for_a_save_does_not_grow_with_what_is_known(tiny, tmp_path
     small = ["events", "prompter", "notes", "episodes/a", "episodes/b", "episodes/c"]
     assert sorted(made) == sorted([*small, "pending/005"])
     assert (tmp_path / "session").stat().st_size - size < 600
+
+
+class Counted(dict):
+    """A dictionary that counts how often an entry is looked at, and is never gone through."""
+
+    touched = 0
+
+    def _one(method):
+        def counted(self, *given):
+            self.touched += 1
+            return method(self, *given)
+
+        return counted
+
+    def _all(self):
+        raise AssertionError("all entries were gone through")
+
+    __getitem__, __setitem__, __delitem__ = map(
+        _one, (dict.__getitem__, dict.__setitem__, dict.__delitem__)
+    )
+    __contains__, get, pop = map(_one, (dict.__contains__, dict.get, dict.pop))
+    __iter__ = keys = values = items = copy = _all
+
+
+@pytest.mark.parametrize("known", [90, 9000])
+def test_a_save_looks_at_as_many_labels_as_changed(tiny, tmp_path, known):
+    session = session_on(tiny, strategies=[Strategy("a")], limits=SessionLimits(labelled=2**20))
+    session.ask(questions_of(STREAM[:5]))
+    session.learn({"000": 1})
+    for number in range(known - 1):
+        session.labelled.remember(f"earlier {number}", session.labelled["000"])
+    path = tmp_path / "session"
+    session.save(path)
+    memory, file = session.labelled, session.file
+    memory._labels, file._encoded = Counted(memory._labels), Counted(file._encoded)
+    file._labels.sections = Counted(file._labels.sections)
+    file.journal._kept["labelled"] = Counted(file.journal._kept["labelled"])
+    counted = memory._labels, file._encoded, file._labels.sections, file.journal._kept["labelled"]
+    session.learn({"001": 1})
+    session.correct("earlier 7", 2)
+    memory.forget("earlier 8")
+    for one in counted:
+        one.touched = 0
+    assert changed_sections(session, path) == (
+        ["labelled/earlier 8", "pending/001"],
+        ["episodes/a", "events", "factors/a", "labelled/001", "labelled/earlier 7"],
+    )
+    # Three of them changed, and each is looked at a few times, however many there are.
+    assert max(one.touched for one in counted) <= 3 * 4
+    again = session_on(tiny, strategies=[Strategy("a")], limits=session.limits)
+    again.restore(path)
+    assert list(dict.items(memory._labels)) == list(again.labelled.items())
+
+
+def by_family(content):
+    """Return a file's sections, the order of which is kept within a family."""
+    families = {}
+    for name, section in journals.read_journal(content, "larc live session")[1].items():
+        families.setdefault(name.partition("/")[0], []).append((name, section))
+    return families
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                *("remember", "again", "again", "replace", "replace", "forget", "save", "save"),
+                *("no JSON", "no space", "elsewhere", "content", "restore"),
+            ]
+        ),
+        st.integers(0, 5),
+    ),
+    min_size=30,
+    max_size=50,
+)
+
+
+@given(CHANGES, st.sampled_from([60, 300, 2**18]), st.integers(0, 20))
+@settings(max_examples=60, deadline=None)
+def test_a_file_is_what_all_of_it_written_at_once_would_be(tmp_path_factory, changes, limit, known):
+    """Labels come, are corrected and forgotten; saves fail or go elsewhere in between."""
+    substrate, directory = larc.load_substrate("tiny"), tmp_path_factory.mktemp("sessions")
+    path, limits = directory / "session", SessionLimits(labelled=limit)
+
+    def fresh():
+        return session_on(substrate, strategies=[Strategy("a")], limits=limits)
+
+    def whole(number):
+        another = copy(session)  # with a memory that nobody follows
+        another.labelled = LabelMemory(limit)
+        for name, past in session.labelled.items():
+            another.labelled.remember(name, past)
+        return SessionFile().content(another, {"notes": json_part("notes", number)})
+
+    session = fresh()
+    for number in range(known):
+        session.labelled.remember(f"earlier {number}", PastLabel(("up", "down"), 0))
+    session.save(path, None)
+    for number, (change, which) in enumerate(changes):
+        names = list(session.labelled)
+        name = names[which % len(names)] if names else ""
+        if change == "remember":
+            session.labelled.remember(f"{number}", PastLabel(("up", "down"), number % 2))
+        elif change == "again" and names:
+            session.labelled.remember(name, session.labelled[name])
+        elif change == "replace" and names:
+            session.labelled.replace(name, session.labelled[name].corrected(number % 2))
+        elif change == "forget":
+            session.labelled.forget(name)
+        elif change == "save":
+            session.save(path, number)
+            assert by_family(path.read_bytes()) == by_family(whole(number))
+        elif change == "elsewhere":
+            session.save(directory / "elsewhere", number)
+            assert by_family((directory / "elsewhere").read_bytes()) == by_family(whole(number))
+        elif change == "content":
+            notes = {"notes": json_part("notes", number)}
+            assert session.file.content(session, notes) == whole(number)
+        elif change == "restore":
+            session = fresh()
+            session.restore(path)
+        else:
+            before = path.read_bytes()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(os, "write", no_space)
+                patch.setattr(journals, "atomic_write", no_space)
+                with pytest.raises((larc.LarcError, OSError)):
+                    session.save(path, {1} if change == "no JSON" else number)
+            assert path.read_bytes() == before
+
+
+def no_space(*given):
+    raise OSError(28, "No space left on device")
 
 
 BOTH = """
