@@ -190,6 +190,8 @@ def _card(whole: Reported, choice: Choice, states: Sequence[SlowState], adapter:
     acts_on = run.settings.get("acts_on", "")
     use = f'load_substrate("{substrate}"' + (', adapter=f"{place}/adapter"' if adapter else "")
     use += f', acts_on="{acts_on}"' if acts_on else ""
+    dtype = run.settings.get("dtype", "float32")
+    use += f', dtype="{dtype}"' if dtype != "float32" else ""
     use += ", chat=True)" if run.settings.get("chat") else ")"
     what, where = first.place
     told = _states_of(run).rule(run, choice.objective, first)

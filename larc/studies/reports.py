@@ -168,9 +168,13 @@ def _model_notes(run: Run) -> list[str]:
     where = f"before layer {boundary}" if boundary else "at the input"
     if weight:
         where = f"on {weight} of layer {boundary}"
+    # Where rules are chosen among, the report says which it was.
+    steps_by = "" if "rules" in settings else f" and steps by {settings['rule']}"
+    dtype = settings.get("dtype", "float32")
+    precision = "" if dtype == "float32" else f" in {dtype}"
     notes = [
-        f"The frozen model is {settings['substrate']}; a state of rank {settings['rank']} sits "
-        f"{where} and steps by {settings['rule']}; training seeds: {len(settings['seeds'])}."
+        f"The frozen model is {settings['substrate']}{precision}; a state of rank "
+        f"{settings['rank']} sits {where}{steps_by}; training seeds: {len(settings['seeds'])}."
     ]
     if settings.get("chat"):
         notes.append("Prompts are a user's messages in the model's chat template.")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from huggingface_hub import ModelCard
 
 import larc
@@ -155,3 +156,17 @@ def test_the_adapter_goes_with_the_states_if_it_is_the_one_they_were_trained_wit
     with pytest.raises(larc.LarcError, match="not the adapter that"):
         write_package(Run(run), tmp_path / "other", "static")
     assert not (tmp_path / "other").exists()
+
+
+def test_the_code_on_a_card_loads_states_of_another_precision(tmp_path):
+    run, out = tmp_path / "run", tmp_path / "out"
+    few = ["--updates", "1", "--training-groups", "1", "--development-groups", "1", "--seeds", "7"]
+    few += ["--objectives", "static", "--resamples", "20", "--dtype", "bfloat16"]
+    assert main(["study", "programs", "--preset", "smoke", *few, "--out", str(run)]) == 0
+    write_package(Run(run), out, "static")
+    card = (out / "README.md").read_text()
+    code = card.split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(code.replace("this directory, or its hub id", str(out)), names)
+    assert names["slow"].seed == 7
+    assert names["substrate"].dtype == torch.bfloat16
