@@ -34,11 +34,20 @@ def test_the_figures_on_pages_are_the_published_ones(shown):
     assert shown.read_bytes() == figure(*FIGURES[shown]), "run `python -m website`"
 
 
-def test_readme_shows_the_headline():
-    shown = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_tour_shows_the_headline():
+    shown = (ROOT / "docs/tour.md").read_text(encoding="utf-8")
     risk = next(r for r in rows("programs-best", "controls") if r["Objective"] == "Exact")
     for cell in ("Real/reset", "Real/keep", "Sham/keep", "Rule"):
         assert f"{risk[cell]:.2f}" in shown
+
+
+def test_the_readme_shows_where_it_does_not_pay_as_large_as_where_it_does():
+    shown = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert shown.index("Does it pay?") < shown.index("Three commands")
+    table = [line for line in shown.splitlines() if line.startswith("| ") and "**" in line]
+    verdicts = " ".join(table)
+    assert "**worse**" in verdicts
+    assert "**not told apart**" in verdicts
 
 
 SEEDS = ("2811", "2812", "2813")
@@ -385,7 +394,7 @@ CHOICE = "<!-- from results: choice choice -->\n<!-- end -->"
 
 
 def test_a_changed_number_would_be_noticed():
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/tour.md").read_text(encoding="utf-8")
     risk = next(r for r in rows("programs-best", "controls") if r["Objective"] == "Exact")
     changed = page.replace(f"{risk['Real/reset']:.2f}", "15.01")
     assert changed != page

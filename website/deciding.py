@@ -153,11 +153,11 @@ def deciding(*runs: str) -> str:
 
 
 def brief(*runs: str) -> str:
-    """Return the rows that a reader with a minute needs: without reset, and without costs."""
+    """Return the rows that a reader with a minute needs, without their costs."""
     lines = [programs("programs-best", "programs-steps/inner_steps=8")]
     lines.append(queue("ci-through", "a repository's CI jobs, labels late", _PAPER, "controller"))
     for run in runs:
         lines += streams(run)
-    kept = [0, 1, 3, 4]
+    kept = range(len(COLUMNS) - 1)
     chosen = [[line[column] for column in kept] for line in lines]
     return Table("brief", "", [COLUMNS[column] for column in kept], chosen).markdown()

@@ -25,8 +25,14 @@ from website.published import RESULTS, ROOT, published
 
 #: Figures that pages show: of which published run, and which of its figures.
 FIGURES = {
-    ROOT / f"docs/images/cost-of-{what}.svg": (f"programs-{what}", "cost")
-    for what in ("depth", "steps")
+    **{
+        ROOT / f"docs/images/cost-of-{what}.svg": (f"programs-{what}", "cost")
+        for what in ("depth", "steps")
+    },
+    **{
+        ROOT / f"docs/images/labels-seen-{data}.svg": (f"streams-{data}", "labels-seen")
+        for data in ("commit_scope", "politeness")
+    },
 }
 _BLOCK = re.compile(
     r"(?P<head><!-- from results: (?P<what>[^\n]+?) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
