@@ -88,7 +88,7 @@ def test_another_processor_writes_the_same_bytes(tmp_path):
         assert (out / name).read_bytes() == content, name
 
 
-STATES = ("ci", "programs", "programs-best")
+STATES = ("ci", "programs", "programs-best", "streams-commit_scope", "streams-politeness")
 
 
 def test_every_published_package_is_checked():
@@ -108,9 +108,14 @@ def test_a_published_package_is_made_again_from_its_run(name, tmp_path):
 @pytest.mark.smollm2
 @pytest.mark.parametrize("name", STATES)
 def test_a_published_package_loads_on_its_model(name, smollm2):
-    for seed in Run(RESULTS / name).settings["seeds"]:
-        slow = larc.SlowState.from_pretrained(ROOT / "states" / name, seed=seed, substrate=smollm2)
-        assert slow.factors.rank == 4
+    settings = Run(RESULTS / name).settings
+    substrate = smollm2
+    if settings["dtype"] != "float32":
+        substrate = larc.load_substrate("smollm2-135m", dtype=settings["dtype"])
+    for seed in settings["seeds"]:
+        package = ROOT / "states" / name
+        slow = larc.SlowState.from_pretrained(package, seed=seed, substrate=substrate)
+        assert slow.factors.rank == settings["rank"]
 
 
 def test_the_command_reports_on_an_archive_without_unpacking_it(tmp_path, capsys):
